@@ -25,6 +25,7 @@ from msgnode.bus.components import (
     ForeignDomains,
     Responder,
 )
+from msgnode.bus.delivery import DeliveryObserver
 from msgnode.bus.fanout import Fanout
 from msgnode.bus.flow_offers import FlowOffers
 from msgnode.bus.forwarding import Forwards
@@ -42,6 +43,8 @@ from msgnode.bus.router import Router
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.bus.session_merge import SessionMerge
 from msgnode.cluster.operator_requests import OperatorRequests
+from msgnode.cluster.relay.member_relay import MemberRelay
+from msgnode.cluster.relay.relay import Serve, not_served
 from msgnode.cluster.status import ClusterStatus
 from msgnode.config.schema import Config
 from msgnode.links.operations import LinkOperations
@@ -72,6 +75,7 @@ from msgnode.sessions.principal import TokenValidator
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import Sessions, TrafficRecorder
 from msgnode.storage.traffic_log import TrafficLog
+from msgnode.storage.traffic_tap import TrafficTap
 from msgnode.structures.time_slices import Slices
 from msgnode.transport.data_plane import NO_DATA_PLANE, DataPlane
 
@@ -83,6 +87,19 @@ class Offer(Responder, Protocol):
 
     @property
     def addresses(self) -> Iterable[str]: ...
+
+
+class MessageObserver(TrafficRecorder, DeliveryObserver, Protocol):
+    """
+    An observer of what becomes of messages: of deliveries, outcomes, and decisions of the policies.
+    """
+
+    def decided(
+        self, point: str, message: Message, session: Session | None, effect: str, rule: str, micros: int
+    ) -> None:
+        """
+        The policies have decided; `session` is the sender's, at `out` the recipient's.
+        """
 
 
 class Node:
@@ -116,6 +133,8 @@ class Node:
         self.link_operations: LinkOperations | None = None  # None: no federation is configured
         self.cluster_status: ClusterStatus | None = None  # None: the node is alone in its domain
         self.operator_requests = OperatorRequests(f"mn://{config.domain}/{config.node}", clock)
+        self.member_relay: MemberRelay | None = None  # None: as above
+        self.serve_relayed: Serve = not_served  # the HTTP requests that other members relay
         self.data_plane = data_plane
         self.counts = Counters()
         self.registry_counts = RegistryCounts()
@@ -123,13 +142,15 @@ class Node:
         self.session_store = session_store or NullSessionStore()
         self.message_log = message_log or NullMessageLog()
         self._domain = Domain(config.domain)
+        self.traffic = TrafficTap(traffic_recorder)
+        self._observer: MessageObserver | None = None
         self._make_limits(clock)
-        self._make_sessions(traffic_recorder, clock, wall, chance)
+        self._make_sessions(self.traffic, clock, wall, chance)
         self._make_access(validator, clock, wall)
         self._make_responders()
-        self._make_router(traffic_recorder, clock)
+        self._make_router(self.traffic, clock)
         self._make_handshake()
-        self._make_ingress(traffic_recorder)
+        self._make_ingress(self.traffic)
         self._make_bans(wall)
         self._make_enforcement(clock)
         self._make_records(clock)
@@ -255,7 +276,7 @@ class Node:
         self.publish = self._router.publish
         self.expected_responses = self._router.expected_responses
         self.expected_responses.data_plane = self.data_plane
-        is_logged = isinstance(traffic_recorder, TrafficLog)
+        is_logged = isinstance(self.traffic.recorder, TrafficLog)
         self._flow_offers = FlowOffers(self.config, self.data_plane, self.rates, is_logged)
 
     def _make_handshake(self) -> None:
@@ -272,6 +293,7 @@ class Node:
         checks = OpenChecks(
             self.sessions, self._domain, self._takeover, self.owners, self.authenticator, self.budget
         )
+        self.open_checks = checks
         self.handshake = Handshake(
             self.sessions,
             self._domain,
@@ -392,6 +414,27 @@ class Node:
         self._router.flow_offers = offers if is_offered else None
         self.data_plane.change_all()
 
+    def observe(self, observer: MessageObserver | None) -> None:
+        """
+        Has this observer told of what becomes of messages, for operators' traces; None: nobody.
+
+        The data plane forgets its decisions: it repeats none about messages that the observer wants to see.
+        """
+        if self._observer is not None:
+            self.traffic.leave(self._observer)
+        if observer is not None:
+            self.traffic.listen(observer)
+        self._observer = self._flow_offers.observer = observer
+        self.enforcement.observer = observer.decided if observer is not None else None
+        self.sessions.sent_late = self.forwards.delivered_late if observer is None else self._sent_late
+        self._router.observe(observer)
+        self.data_plane.change_all()
+
+    def _sent_late(self, data: bytes, session: Session) -> None:
+        self.forwards.delivered_late(data, session)
+        if self._observer is not None:
+            self._observer.sent_late(data, session)
+
     def _ask_policies(self) -> None:
         """
         Connects the policies to the parts that need decisions, or disconnects them.
@@ -421,9 +464,17 @@ class Node:
         for address in self.routes.addresses():
             members.bound(address)
         self._router.cluster = self.routes.held = members
+        self.owners.is_held_elsewhere = members.is_held_elsewhere
         if self._subscription.foreign is None:
             self._subscription.foreign = members
         self.data_plane.change_all()
+
+    @property
+    def together(self) -> AbstractContextManager[Any]:
+        """
+        What collects the output of one piece of work, so that it is on disk before it is sent.
+        """
+        return self._ingress.together
 
     @property
     def router(self) -> Router:

@@ -25,7 +25,15 @@ METRICS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ),
     ("cluster_directory_total", "counter", ("event",), "Events of the directory of addresses."),
     ("cluster_requests_total", "counter", ("outcome",), "Requests between members, by what became of them."),
+    ("cluster_relayed_total", "counter", ("event",), "Events of HTTP requests relayed between members."),
+    ("cluster_relayed_requests", "gauge", (), "Relayed HTTP requests that wait for their response."),
     ("cluster_leases_lost_total", "counter", (), "Addresses of pools that a session here lost to another."),
+    (
+        "cluster_rates_total",
+        "counter",
+        ("outcome",),
+        "Buckets of shared rates in exchanges between members, by what became of them.",
+    ),
 )
 
 
@@ -50,7 +58,10 @@ class ClusterCollector(Collector):
             {(reason,): number for reason, number in sorted(found.refused.items())},
             {(event,): number for event, number in found.directory.items()},
             {(outcome,): number for outcome, number in found.requests.items()},
+            {(event,): number for event, number in found.relayed.items()},
+            {(): found.relayed_now},
             {(): found.leases_lost},
+            {(outcome,): number for outcome, number in found.rates.items()},
         )
         for (name, kind, labels, text), numbers in zip(METRICS, values, strict=True):
             family: GaugeMetricFamily | CounterMetricFamily

@@ -127,7 +127,7 @@ class HealthResource(LivenessResource):
 
     def report(self) -> dict[str, Any]:
         attached, away = sessions_by_state(self._node)
-        operations, cluster = self._node.link_operations, self._node.cluster_status
+        peers, cluster = self._peers(), self._node.cluster_status
         return {
             **super().report(),
             "node": self._node.config.node,
@@ -137,9 +137,19 @@ class HealthResource(LivenessResource):
             "connectors": {name: n for name, n in self._node.sessions.connections.by_connector.items() if n},
             "store": self._store(),
             "data_plane": "native" if self._node.data_plane.is_native else "python",
-            **({"peers": live_report(operations)} if operations is not None else {}),
+            **({"peers": peers} if peers is not None else {}),
             **({"cluster": cluster.report()} if cluster is not None else {}),
         }
+
+    def _peers(self) -> dict[str, Any] | None:
+        """
+        Returns the other domains; None if the node is configured for none, and knows of none.
+        """
+        operations, config = self._node.link_operations, self._node.config
+        if operations is None:
+            return None
+        found = live_report(operations, config.domain)
+        return found if found or config.node_listeners() or config.peer else None
 
     def _store(self) -> str:
         """

@@ -66,13 +66,14 @@ def by_peer(operations: LinkOperations) -> dict[str, Peer]:
     return peers
 
 
-def live_report(operations: LinkOperations) -> dict[str, dict[str, Any]]:
+def live_report(operations: LinkOperations, own: str) -> dict[str, dict[str, Any]]:
     """
-    Returns the peers as `/live` has them; strangers only if there are any.
+    Returns the peers as `/live` has them; strangers only if there are any. The `own` domain is none of them.
     """
-    return {
-        label: _live(peer) for label, peer in by_peer(operations).items() if label != OTHER or peer.domains
-    }
+    peers = by_peer(operations)
+    strangers = peers[OTHER].domains
+    strangers[:] = [status for status in strangers if status.domain != own]
+    return {label: _live(peer) for label, peer in peers.items() if label != OTHER or strangers}
 
 
 def _live(peer: Peer) -> dict[str, Any]:

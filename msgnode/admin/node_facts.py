@@ -88,12 +88,12 @@ class NodeFacts:
         for each in self.listening:
             certificate: x509.Certificate | None = each.tls.certificate if each.tls is not None else None
             if certificate is None:
-                found.append(ListenerFacts(each.kind, each.where or each.endpoint, False))
+                found.append(ListenerFacts(each.kind, each.where or each.configured_endpoint, False))
                 continue
             found.append(
                 ListenerFacts(
                     each.kind,
-                    each.where or each.endpoint,
+                    each.where or each.configured_endpoint,
                     True,
                     certificate.subject.rfc4514_string(),
                     certificate.not_valid_after_utc.timestamp(),

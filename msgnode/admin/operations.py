@@ -20,6 +20,7 @@ from msgnode.admin.actions.token_actions import TokenActions, TokenList, TokenRe
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.api.endpoint import Call, Endpoint, NoQuery, Reason
 from msgnode.admin.health import EventLoopLag
+from msgnode.admin.live.service import Live
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.reads.address_report import (
     AddressList,
@@ -66,6 +67,7 @@ class Operations:
         self.inspector = Inspector(node, facts, lag, clock)
         self.audit = AuditLog(state, facts.wall, run)
         self.history = History(self.inspector, None if state is None else state / HISTORY)
+        self.live = Live(node, facts, clock, run, facts.wall)
         self._top = Top(self.inspector)
         audited = Audited(self.audit)
         self._bans = BanActions(self.inspector, audited, None if state is None else state / BANS)
@@ -77,7 +79,7 @@ class Operations:
         """
         The services, in the order in which they start.
         """
-        return [self._bans, self._node, self.history]
+        return [self._bans, self._node, self.history, self.live]
 
     def endpoints(self) -> list[Endpoint]:
         """

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 
 from msgnode.protocol.address import Domain
+from msgnode.protocol.close_codes import Closing
 from msgnode.protocol.errors import Blocked, NotOffered
 from msgnode.protocol.message import Message
-from msgnode.sessions.session import Session
+from msgnode.sessions.session import Connection, Session
 
 CONNECTOR, RESPONDER, BACK_END = "connector", "responder", "back end"
 UP, DOWN, PAUSED = "up", "down", "paused"
@@ -157,6 +158,11 @@ class ClusterMembers(HeldAddresses, ForeignSubscriptions, Protocol):
         may be below a runtimeURL there.
         """
 
+    def is_held_elsewhere(self, address: str) -> bool:
+        """
+        Does a session at another member, which is not suspected, hold the address, or a runtimeURL above it?
+        """
+
     def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:
         """
         The members that hold an address that the directory does not know, or reach its domain, by asking all;
@@ -168,14 +174,47 @@ class ClusterMembers(HeldAddresses, ForeignSubscriptions, Protocol):
         Sends a message to the only member that holds its address. Raises Rejected.
         """
 
+    def carry(self, node: str, data: bytes) -> None:
+        """
+        Sends a message of this node's own to a member. Never raises.
+        """
+
     def send_copies(self, message: Message, session: Session, nodes: tuple[str, ...]) -> int:
         """
         Sends one copy to each of these members, without receipts; returns to how many.
         """
 
+    def forward(self, message: Message, session: Session) -> bool:
+        """
+        Sends what a member has routed here on to the one that its session has moved to. False if there is
+        none. Raises Rejected.
+        """
+
     def settled(self) -> Deferred[None]:
         """
         Fires when all members know what this node holds now, or after a short while.
+        """
+
+
+class OtherHolders(Protocol):
+    """
+    The other nodes of the domain as holders of sessions that clients open here (cluster/moves).
+    """
+
+    def take(self, runtime: str, token: str, connection: Connection, again: Callable[[], object]) -> bool:
+        """
+        Asks for a session that another node may hold. False: nobody has to be asked; True: `again` is called
+        when the session is here, or cannot be had.
+        """
+
+    def outcome(self, connection: Connection, runtime: str) -> int | Closing:
+        """
+        The generation with which a session that is not here begins, or the reason why the client is refused.
+        """
+
+    def began(self, session: Session) -> None:
+        """
+        A session began here.
         """
 
 

@@ -4,6 +4,7 @@ Delivery: a message is sent to each session bound to its address, or queued for 
 
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from msgnode.bus.fanout import MANY_RECIPIENTS, Fanout
 from msgnode.bus.forwarding import Forwards
@@ -16,15 +17,39 @@ from msgnode.sessions.session import Session
 from msgnode.transport.data_plane import NO_DATA_PLANE
 
 
+class DeliveryObserver(Protocol):
+    """
+    An observer of deliveries, for operators' traces.
+    """
+
+    def delivering(self, message: Message, recipients: tuple[Session, ...]) -> None:
+        """
+        The message is about to be sent to those of the recipients that are ready, and queued for the others.
+        """
+
+    def observes(self, message: Message, session: Session, recipients: tuple[Session, ...]) -> bool:
+        """
+        Must Python route every such message, because this observer wants to know of it?
+        """
+
+    def sent_late(self, data: bytes, session: Session) -> None:
+        """
+        A message that was queued for the session is sent.
+        """
+
+
 class Delivery:
     """
     The delivery of messages, with its outcome noted in each message.
 
     `deliver` sends in the same turn. A message with a receipt goes through `_deliver_with_receipt`, one with
     very many recipients through Fanout.deliver, which sends in slices.
+
+    `observer` is None while no trace is on.
     """
 
     def __init__(self, fanout: Fanout, forwards: Forwards, receipts: Receipts, counts: Counters) -> None:
+        self.observer: DeliveryObserver | None = None
         self._fanout = fanout
         self._forwards = forwards
         self._receipts = receipts
@@ -37,6 +62,8 @@ class Delivery:
         if message.receipt and session is not None:
             self._deliver_with_receipt(message, session, recipients)
             return
+        if self.observer is not None:
+            self.observer.delivering(message, recipients)
         if len(recipients) > self._fanout.at_once:
             self._fanout.deliver(message, session, recipients)
             return
@@ -85,6 +112,8 @@ class Delivery:
             message.receipt = True
             self._receipts.give(message, 202, session, message.recipients + message.waiting)
             return
+        if self.observer is not None:
+            self.observer.delivering(message, recipients)
         recipient = recipients[0]
         if message.forward:
             self._forwards.delivered(message, recipients, session)

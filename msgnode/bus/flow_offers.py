@@ -4,6 +4,7 @@ Flow offers: the node shows the data plane what it decided, so that the decision
 Only what is offered is ever repeated.  Whatever is new or unusual is not, and is decided again each time.
 """
 
+from msgnode.bus.delivery import DeliveryObserver
 from msgnode.config.schema import Config
 from msgnode.policy.enforcement.points import Policy
 from msgnode.protocol.message import Message
@@ -23,6 +24,7 @@ class FlowOffers:
 
     def __init__(self, config: Config, data_plane: DataPlane, rates: RateLimiter, is_logged: bool) -> None:
         self.refused: tuple[str, ...] = ()
+        self.observer: DeliveryObserver | None = None  # what it wants to see is not offered
         self._config = config
         self._data_plane = data_plane
         self._rates = rates
@@ -50,6 +52,8 @@ class FlowOffers:
             return
         if len(recipients) > self._config.limits.recipients_at_once:
             return
+        if self.observer is not None and self.observer.observes(message, session, recipients):
+            return
         ports = self._ports(session, recipients)
         terms = self._terms(message, session, policy) if ports else None
         if terms is not None:
@@ -64,6 +68,8 @@ class FlowOffers:
         """
         The terms on which each such message is carried; None if the policies decide on each by itself.
         """
+        if self._rates.on and self._rates.is_shared:
+            return None  # Python counts them, for other nodes, too
         buckets = self._rates.shared(session, message.origin.peer) if self._rates.on else ()
         if policy is None:
             return FlowTerms(self.refused, buckets=buckets)

@@ -13,6 +13,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from msgnode.bus.components import OtherHolders
 from msgnode.bus.session_merge import SessionMerge
 from msgnode.policy.enforcement.points import CONNECT, Policy
 from msgnode.protocol.address import SESSION, Domain, split_token
@@ -36,6 +37,7 @@ from msgnode.sessions.access.authentication import Admission, Authenticator
 from msgnode.sessions.access.open_checks import OpenChecks, OpenRequest, may_belong_to
 from msgnode.sessions.access.takeover import Takeover
 from msgnode.sessions.limits.memory_budget import Budget
+from msgnode.sessions.persistence import SessionMove
 from msgnode.sessions.resume import ResumeRequest, must_wait, negotiate, resume_request
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import Sessions
@@ -91,6 +93,7 @@ class Handshake:
         self._takeover = takeover
         self._checks = checks
         self.policy: Policy | None = None
+        self.others: OtherHolders | None = None  # None: the node is alone in its domain
 
     def respond(self, message: Message, connection: Connection) -> Session | None:
         """
@@ -120,7 +123,7 @@ class Handshake:
         Opens the session if the client's token is valid; None if it is not, or is still being validated.
         """
         if self._authenticator.is_open:
-            return self.open(message, connection, kind)
+            return None if self._is_taken(message, connection) else self.open(message, connection, kind)
         token = message.fields().get("token") or connection.bearer
         again = partial(self._authenticator.receive, message.data, connection)
         admission = self._authenticator.admit(token, connection, again)
@@ -128,7 +131,24 @@ class Handshake:
             _note(message, admission)
             self._refuse(admission, connection, message.reason, split_token(message.from_)[0])
             return None
-        return self.open(message, connection, kind) if admission is Admission.GRANTED else None
+        if admission is not Admission.GRANTED or self._is_taken(message, connection):
+            return None
+        return self.open(message, connection, kind)
+
+    def _is_taken(self, message: Message, connection: Connection) -> bool:
+        """
+        Is the session asked for at another node? The message is received again when that has answered.
+        """
+        others, name = self.others, message.from_
+        if others is None or not name or self._sessions.get(name) is not None:
+            return False
+        runtime, token = split_token(name)
+        if self._sessions.get(runtime) is not None or not self._domain.can_open(runtime):
+            return False
+        if self._blocked(message, runtime, None, connection) is not None:
+            return False  # `open` refuses it
+        again = partial(self._authenticator.receive, message.data, connection)
+        return others.take(runtime, token, connection, again)
 
     def open(self, message: Message, connection: Connection, kind: str) -> Session | None:
         """
@@ -179,6 +199,10 @@ class Handshake:
             self._refuse(admission, connection, "", runtime)
         if admission is not Admission.GRANTED:
             return
+        others = self.others if runtime and self._sessions.get(runtime) is None else None
+        can_open = others is not None and self._domain.can_open(runtime)
+        if others is not None and can_open and others.take(runtime, "", connection, again):
+            return
         session = self._enter(runtime, connection, "", Message(0, "open", SESSION))
         if isinstance(session, Session):
             negotiate(session, False, connection.acks_by_request, fresh=True)
@@ -213,10 +237,20 @@ class Handshake:
         """
         request = self._checks.look_up(message, runtime, token, connection)
         obstacle = self._obstacle(request, wanted)
+        generation = 1
+        if obstacle is None and self.others is not None and request.session is None and runtime:
+            found = self.others.outcome(connection, runtime)
+            if isinstance(found, Closing):
+                obstacle = found
+            else:
+                generation = found
         if obstacle is not None:
             self._refuse(obstacle, connection, message.reason, runtime)
             return obstacle
-        anonymous, session = request.anonymous, self._session_for(request)
+        anonymous, session = request.anonymous, self._session_for(request, generation)
+        if generation != 1 and isinstance(wanted, tuple):
+            session.move = session.move or SessionMove()
+            session.move.note_claim(*wanted)
         self._attach(session, connection, token)
         if anonymous is not None and anonymous is not session and may_belong_to(anonymous, session.identity):
             epoch = wanted[0] if isinstance(wanted, tuple) else ""
@@ -241,7 +275,7 @@ class Handshake:
             return None
         return None if self._session_merge.has_room(anonymous, session) else OVER_CAPACITY
 
-    def _session_for(self, request: OpenRequest) -> Session:
+    def _session_for(self, request: OpenRequest, generation: int) -> Session:
         """
         The session of that name; else the anonymous one, which gets the name; else a new one.
         """
@@ -253,9 +287,11 @@ class Handshake:
             return anonymous
         name = runtime or f"runtime://{self._domain.name}/anonymous-{token_hex(16)}"
         host = self._budget.host(connection)
-        session = self._sessions.create(name, not runtime, host)
+        session = self._sessions.create(name, not runtime, host, generation)
         if not self._checks.user(connection):
             self._budget.take_turn(host)
+        if self.others is not None:
+            self.others.began(session)
         return session
 
     def _attach(self, session: Session, connection: Connection, token: str) -> None:

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from msgnode.bus.components import ClusterMembers, Components, ForeignDomains, Reply
-from msgnode.bus.delivery import Delivery, ExpectedResponses
+from msgnode.bus.delivery import Delivery, DeliveryObserver, ExpectedResponses
 from msgnode.bus.egress import Egress
 from msgnode.bus.fanout import Fanout
 from msgnode.bus.flow_offers import FlowOffers
@@ -119,6 +119,12 @@ class Router:
         self.recipient_list = RecipientList(
             self.route, domain, routes, self.receipts, traffic_recorder, counts, fanout, config.limits, ring
         )
+
+    def observe(self, observer: DeliveryObserver | None) -> None:
+        """
+        Has this observer told of each delivery from now on; None: nobody.
+        """
+        self._delivery.observer = observer
 
     def route(self, message: Message, session: Session, count: int = 1) -> Reply:
         """
@@ -247,7 +253,8 @@ class Router:
         recipients = self._routes.resolve(to)
         if recipients and to not in TOPICS:
             return self._deliver(message, session, recipients)  # type: ignore[return-value]
-        self._no_route(message, to, session)
+        if self.cluster is None or not self.cluster.forward(message, session):
+            self._no_route(message, to, session)
         return None
 
     def _route_asked(
@@ -359,10 +366,14 @@ class Router:
 
     def publish(self, message: Message) -> int:
         """
-        Delivers a message of the node's own to every session bound to its address; returns their number.
+        Delivers a message of this node to every session bound to its address; returns the number of those
+        that are here.
         """
         assert isinstance(message.to, str)
         recipients = self._routes.resolve(message.to)
+        if self.cluster is not None:
+            for node in self.cluster.holders(message.to, bool(recipients)):
+                self.cluster.carry(node, message.data)
         if recipients:
             message.received_at = time_ns()
             later = None

@@ -175,6 +175,13 @@ class RoutingTable:
         if self._strays:
             self._in_slices(self._take_back(session), session)
 
+    def token_changed(self, session: "Session") -> None:
+        """
+        Tells the other nodes of the domain of the session's new token.
+        """
+        if self.held is not None and self._runtimes.get(session.runtime) is session:
+            self.held.opened(session.runtime)
+
     def rename(self, session: "Session", runtime: str) -> None:
         """
         Gives the session another runtimeURL; it owns everything at and below it, and its bindings stay.

@@ -2,13 +2,12 @@
 The common part of the verbs that connect to a node: options, connection and error messages.
 """
 
-import json
 import os
 import re
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
-from math import isinf, isnan, nan
+from math import isnan, nan
 from pathlib import Path
 from signal import SIG_DFL, SIGINT, signal
 from typing import Any, NoReturn, TypeVar
@@ -20,7 +19,10 @@ from twisted.internet.task import react
 
 from msgnode.cli import INTERRUPTED, LATE, NOT_CONNECTED, REFUSED, USAGE
 from msgnode.cli.contexts import takes_context
+from msgnode.cli.messaging.text import as_json, escaped
+from msgnode.cli.messaging.wire import observed
 from msgnode.client import CannotConnect, Client, ClientError, Closed, NoToken, Refused, TimedOut
+from msgnode.client.endpoint import Endpoint, make_endpoint
 from msgnode.client.login import Source
 
 NOT_LET_IN = 4401  # the node's close code
@@ -58,7 +60,8 @@ _OPTIONS = (
         envvar="MSGNODE_URL",
         default=URL,
         show_default=True,
-        help="The URL of the node: ws://, wss://, tcp://, tls:// or unix://.  [env: MSGNODE_URL]",
+        help="The URL of the node: ws://, wss://, tcp://, tls://, unix://, http:// or https:// for "
+        "long-polling.  [env: MSGNODE_URL]",
     ),
     click.option(
         "--runtime",
@@ -91,6 +94,10 @@ _OPTIONS = (
         help="Present the client certificate in this PEM file, which has its key, too.",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print results and errors as JSON."),
+    click.option(
+        "-v", "--verbose", is_flag=True, help="Show each message on the wire, on stderr; tokens are left out."
+    ),
+    click.option("-q", "--quiet", is_flag=True, help="Print only what was asked for, and errors."),
 )
 
 
@@ -125,32 +132,46 @@ class Console:
     is set.
     """
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, as_json: bool, quiet: bool = False) -> None:
         self.as_json = as_json
+        self._quiet = quiet
         self._color = False if os.environ.get("NO_COLOR") else None
 
     def result(self, text: str, value: Any) -> None:
         """
         Print the value with --json, else the text.
         """
-        self.line(json.dumps(value, ensure_ascii=False) if self.as_json else text)
+        self.line(as_json(value) if self.as_json else text)
+
+    def report(self, text: str, value: Any) -> None:
+        """
+        Print a result that only says that all went well; with --quiet print nothing.
+        """
+        if not self._quiet:
+            self.result(text, value)
 
     def line(self, text: str) -> None:
         click.echo(text, color=self._color)
 
     def note(self, text: str) -> None:
         """
-        Print a note to stderr; with --json print nothing.
+        Print a note to stderr; with --json or --quiet print nothing.
         """
-        if not self.as_json:
+        if not self.as_json and not self._quiet:
             click.echo(click.style(text, dim=True), err=True, color=self._color)
+
+    def wire(self, text: str) -> None:
+        """
+        Print a line of --verbose to stderr.
+        """
+        click.echo(click.style(text, dim=True), err=True, color=self._color)
 
     def stop(self, text: str, status: int, **more: Any) -> NoReturn:
         """
         Print an error, and exit.
         """
         if self.as_json:
-            self.line(json.dumps({"ok": False, "error": click.unstyle(text), **more}, ensure_ascii=False))
+            self.line(as_json({"ok": False, "error": click.unstyle(text), **more}))
         else:
             click.echo(click.style("msgnode: ", fg="red") + text, err=True, color=self._color)
         raise SystemExit(status)
@@ -175,9 +196,13 @@ class NodeConnection:
         ca: str,
         certificate: str,
         as_json: bool,
+        verbose: bool,
+        quiet: bool,
     ) -> None:
         self.url = url
-        self.console = Console(as_json)
+        self.console = Console(as_json, quiet)
+        self.begun = 0.0  # when it began to connect, in seconds of the reactor
+        self._verbose = verbose
         self.reactor: Any = None
         self.client: Client
         self.goodbye: Callable[[], Any] = lambda: None
@@ -222,7 +247,7 @@ class NodeConnection:
         """
 
         async def main(reactor: Any) -> None:
-            self.reactor = reactor
+            self.reactor, self.begun = reactor, reactor.seconds()
             self.client = self.make(**options)
             # Ctrl-C stops the reactor; the session at the node is closed before.
             reactor.addSystemEventTrigger("before", "shutdown", self._leave)
@@ -279,8 +304,13 @@ class NodeConnection:
         """
         Returns a client that is not connected yet.
         """
+        options = {**self._options, **options}
         try:
-            return Client(self.reactor, self.url, **{**self._options, **options})
+            where: str | Endpoint = self.url
+            if self._verbose:
+                ca, certificate = options.pop("ca"), options.pop("certificate")
+                where = observed(make_endpoint(self.url, self.reactor, ca, certificate), self.console.wire)
+            return Client(self.reactor, where, **options)
         except ValueError as why:
             self.console.stop(str(why), USAGE)
 
@@ -292,11 +322,15 @@ class NodeConnection:
             raise SystemExit(self.at_interrupt)
         match why:
             case Refused():
-                self.console.stop(_advised(why), REFUSED, code=why.code)
+                self.console.stop(escaped(_advised(why)), REFUSED, code=why.code)
             case CannotConnect():
-                self.console.stop(f"cannot connect to {why}\n{self._connecting(str(why))}", NOT_CONNECTED)
+                self.console.stop(
+                    f"cannot connect to {escaped(str(why))}\n{self._connecting(str(why))}", NOT_CONNECTED
+                )
             case Closed():
-                self.console.stop(f"{why}\n{self._closed(why.code)}".rstrip(), REFUSED, code=why.code)
+                self.console.stop(
+                    f"{escaped(str(why))}\n{self._closed(why.code)}".rstrip(), REFUSED, code=why.code
+                )
             case TimedOut():
                 self.console.stop(f"{why}\n{_LATE}", LATE)
         self.console.stop(str(why), REFUSED)
@@ -366,38 +400,3 @@ def _advised(why: Refused) -> str:
     if why.code == 501 and "domain://registry." in why.text:
         return "this node has no registry; start it with --registry embedded, or with the URL of a registry"
     return str(why)
-
-
-def body_of(text: str | None) -> Any:
-    """
-    Returns the body for BODY on the command line: JSON, else a text.
-    """
-    if text is None:
-        return None
-    given = sys.stdin.read() if text == "-" else text
-    try:
-        return json.loads(given, parse_constant=_no_number, parse_float=_finite)
-    except RecursionError:
-        raise click.BadParameter("is nested too deeply", param_hint="BODY") from None
-    except ValueError as why:
-        if given.lstrip()[:1] in ("{", "["):
-            raise click.BadParameter(f"looks like JSON, but is not: {why}", param_hint="BODY") from None
-        return given.rstrip("\n")
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number in JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if isinf(number):
-        raise ValueError(f"{text} is too large a number")
-    return number
-
-
-def pretty(value: Any) -> str:
-    """
-    Returns indented JSON, for human readers.
-    """
-    return json.dumps(value, indent=2, ensure_ascii=False)

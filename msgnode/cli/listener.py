@@ -2,7 +2,6 @@
 The printer of `msgnode listen`: prints messages until enough have come.
 """
 
-import json
 import os
 import sys
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from twisted.internet.defer import Deferred
 
 from msgnode.cli import LATE, OK
 from msgnode.cli.connection import NodeConnection
+from msgnode.cli.messaging.text import Template, as_json, escaped
 from msgnode.client import Message, Refused
 from msgnode.client.subscriptions import PENDING
 
@@ -22,7 +22,8 @@ _COLORS = {"response": "green", "create": "cyan", "delete": "red", "update": "ye
 @dataclass(frozen=True)
 class Selection:
     """
-    The messages to print: at most `count`, in at most `seconds`; None: no limit.
+    The messages to print: at most `count`, in at most `seconds`; None: no limit.  Without a format they are
+    printed as lines for human readers, or as JSON.
     """
 
     addresses: tuple[str, ...]
@@ -30,6 +31,7 @@ class Selection:
     from_: str
     count: int | None
     seconds: float | None
+    format: Template | None
 
 
 class Listening:
@@ -79,7 +81,7 @@ class Listening:
             return
         self._seen += 1
         try:
-            self._talk.console.result(_shown(message), message.fields)
+            self._print(message)
         except BrokenPipeError:
             # The reader of the pipe is gone; output left in the buffer would fail at the exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -87,6 +89,13 @@ class Listening:
             return
         if self._seen == self._selection.count:
             self._enough.callback(None)
+
+    def _print(self, message: Message) -> None:
+        console, template = self._talk.console, self._selection.format
+        if template is None:
+            console.result(line_of(message), message.fields)
+        else:
+            console.line(template.fill(message.fields, datetime.now().isoformat(timespec="milliseconds")))
 
     def changed(self, is_open: bool) -> None:
         self._connections += is_open
@@ -96,14 +105,14 @@ class Listening:
             )
 
 
-def _shown(message: Message) -> str:
+def line_of(message: Message) -> str:
     """
     Returns a message on one line, for human readers.
     """
-    kind = message.type
+    kind = escaped(message.type)
     when = click.style(datetime.now().strftime("%H:%M:%S"), dim=True)
     name = click.style(f"{kind:<8}", fg=_COLORS.get(kind.lower()), bold=True)
     arrow = click.style("->", dim=True)
     body = message.fields.get("body")
-    text = "" if body is None else f"  {json.dumps(body, ensure_ascii=False)}"
-    return f"{when} {name} {message.from_} {arrow} {message.to}{text}"
+    text = "" if body is None else f"  {as_json(body)}"
+    return f"{when} {name} {escaped(message.from_)} {arrow} {escaped(message.to)}{text}"

@@ -15,11 +15,14 @@ from click.shell_completion import get_completion_class
 from twisted.internet.endpoints import serverFromString
 
 from msgnode import __version__
+from msgnode.cli.admin.group import admin
 from msgnode.cli.bench.command import bench
 from msgnode.cli.contexts import context_group
 from msgnode.cli.links.link import link
 from msgnode.cli.links.route import route
 from msgnode.cli.messages import listen, request, send
+from msgnode.cli.messaging.reply import reply
+from msgnode.cli.messaging.round_trip import rtt
 from msgnode.cli.mining.group import mine
 from msgnode.cli.policy import policy
 from msgnode.cli.records.records import records
@@ -54,7 +57,8 @@ def main() -> None:
 @main.command()
 @click.argument("config", required=False, type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def check(config: str | None, as_json: bool) -> None:
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+def check(config: str | None, as_json: bool, quiet: bool) -> None:
     """
     Check a configuration file before a node starts with it.
 
@@ -80,6 +84,8 @@ def check(config: str | None, as_json: bool) -> None:
         raise SystemExit(2) from None
     if as_json:
         click.echo(json.dumps({"ok": True, "config": _without_secrets(loaded)}))
+        return
+    if quiet:
         return
     click.echo(f"{config or 'defaults'}: ok")
     click.echo(f"  domain   {loaded.domain}")
@@ -281,9 +287,12 @@ main.add_command(state)
 main.add_command(send)
 main.add_command(request)
 main.add_command(listen)
+main.add_command(reply)
+main.add_command(rtt)
 main.add_command(register)
 main.add_command(find)
 main.add_command(bench)
 main.add_command(context_group)
+main.add_command(admin)
 main.add_command(link)
 main.add_command(route)

@@ -9,9 +9,12 @@ from typing import Any
 import click
 
 from msgnode.cli import REFUSED
-from msgnode.cli.connection import ADDRESS, SECONDS, NodeConnection, body_of, pretty, talks
+from msgnode.cli.connection import ADDRESS, SECONDS, NodeConnection, talks
 from msgnode.cli.links.layout import duration, short
 from msgnode.cli.listener import Listening, Selection
+from msgnode.cli.messaging.bodies import body_of
+from msgnode.cli.messaging.send_many import Sending, SendMany, lines, repeated
+from msgnode.cli.messaging.text import Template, as_json
 from msgnode.client import Delivery, Hop, TimedOut
 from msgnode.structures.log_limits import printable
 
@@ -34,6 +37,15 @@ def _type(default: str) -> Callable[[Any], Any]:
 )
 @click.option("--ttl", type=SECONDS, help="Time to live while it is queued.")
 @click.option("--wait", type=SECONDS, default=2.0, show_default=True, help="Time to wait for the receipt.")
+@click.option("-l", "--lines", "by_line", is_flag=True, help="Send each line of stdin as a message.")
+@click.option(
+    "--count", type=click.IntRange(1), help="Send BODY so many times; with -l, so many lines at most."
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0.001, 1e6),
+    help="Messages a second; as fast as the node takes them otherwise.",
+)
 @talks
 def send(
     to: str,
@@ -43,6 +55,9 @@ def send(
     priority: int | None,
     ttl: float | None,
     wait: float,
+    by_line: bool,
+    count: int | None,
+    rate: float | None,
     **options: Any,
 ) -> None:
     """
@@ -55,6 +70,10 @@ def send(
       msgnode send comm://localhost/chat/changes '{"value": "hello"}'
       msgnode send runtime://localhost/lamp on --type execute
       date | msgnode send comm://localhost/clock/changes -
+      tail -F app.log | msgnode send -l comm://localhost/log/lines --rate 100
+
+    With -l blank lines are left out, and a line that looks like JSON but is not
+    is reported and not sent.  With -l or --count the result is a summary.
 
     For an address of another domain, the nodes that it passed are printed,
     each with the time that it stayed there.
@@ -66,7 +85,15 @@ def send(
     explains.  3: cannot connect.
     """
     header = {name: value for name, value in (("priority", priority), ("ttl", ttl)) if value is not None}
-    content = body_of(body)
+    if by_line and body not in (None, "-"):
+        raise click.UsageError("-l reads the bodies from stdin; give no BODY")
+    if rate is not None and not by_line and count is None:
+        raise click.UsageError("--rate needs -l or --count")
+    content = None if by_line else body_of(body)
+
+    async def many(talk: NodeConnection) -> None:
+        bodies = lines(talk, count) if by_line else repeated(content, count or 1)
+        await SendMany(talk, Sending(to, type_, from_, rate, wait, header)).run(bodies)
 
     async def action(talk: NodeConnection) -> None:
         def waiting(receipt: Delivery) -> None:
@@ -79,13 +106,13 @@ def send(
             receipt = await sent
         except TimedOut:
             text = "accepted by the node, which has sent no receipt yet"
-            talk.console.result(
+            talk.console.report(
                 _good(f"{text}: {to}"), {"ok": True, "code": 202, "description": text, "to": to}
             )
             return
         _report(talk, receipt)
 
-    NodeConnection(**options).run(action)
+    NodeConnection(**options).run(many if by_line or count is not None else action)
 
 
 def _report(talk: NodeConnection, receipt: Delivery) -> None:
@@ -98,7 +125,7 @@ def _report(talk: NodeConnection, receipt: Delivery) -> None:
     text = printable(f"{receipt.text}{word}{where}")
     passed = f"\npath: {_path(receipt.path)}" if receipt.path else ""
     if is_good:
-        talk.console.result(_good(text) + passed, {"ok": True, **receipt.body})
+        talk.console.report(_good(text) + passed, {"ok": True, **receipt.body})
         return
     why = {name: receipt.body[name] for name in ("code", "reason", "path") if name in receipt.body}
     talk.console.stop(text + passed, REFUSED, **why)
@@ -146,7 +173,7 @@ def request(to: str, body: str | None, type_: str, from_: str, timeout: float, *
 
     async def action(talk: NodeConnection) -> None:
         reply = await talk.client.request(to, content, type=type_, from_=from_, timeout=timeout)
-        talk.console.result(pretty(reply.body), reply.fields)
+        talk.console.result(as_json(reply.body, indent=2), reply.fields)
 
     NodeConnection(**options).run(action)
 
@@ -163,8 +190,14 @@ def request(to: str, body: str | None, type_: str, from_: str, timeout: float, *
 )
 @click.option("--count", type=click.IntRange(1), help="Stop after this many messages.")
 @click.option("--for", "seconds", type=SECONDS, help="Stop after this time.")
+@click.option(
+    "--format",
+    metavar="TEXT",
+    help="Print each message as this text, with {time}, {from}, {to}, {type}, {id}, {body} and {body.KEY} "
+    "filled in.",
+)
 @talks
-def listen(**options: Any) -> None:
+def listen(format: str | None, **options: Any) -> None:
     """
     Print the messages to ADDRESSES, until Ctrl-C; with --json one message per line.
 
@@ -176,12 +209,17 @@ def listen(**options: Any) -> None:
       msgnode listen comm://localhost/chat/changes
       msgnode listen --json --type update comm://localhost/chat/changes | jq .body.value
       msgnode listen --runtime runtime://localhost/me --count 1
+      msgnode listen --format '{time}\\t{body.value}' comm://localhost/chat/changes
 
     \b
     Exit code 0: interrupted while it listened, or --count was reached.
     3: cannot connect.  4: --for was over before --count.
     """
-    selection = Selection(**{field.name: options.pop(field.name) for field in fields(Selection)})
+    if format is not None and options["as_json"]:
+        raise click.UsageError("give --format or --json, not both")
+    names = [field.name for field in fields(Selection) if field.name != "format"]
+    template = None if format is None else Template(format)
+    selection = Selection(**{name: options.pop(name) for name in names}, format=template)
     talk = NodeConnection(**options)
     listening = Listening(talk, selection)
     talk.run(listening.begin, heard=listening.heard, changed=listening.changed)

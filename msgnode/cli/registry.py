@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 
 from msgnode.cli import OK, REFUSED
 from msgnode.cli.connection import ADDRESS, SECONDS, NodeConnection, talks
+from msgnode.cli.messaging.text import escaped
 from msgnode.client import Refused
 from msgnode.client.registration import EXPIRES_SECONDS, UNAVAILABLE, Registration
 
@@ -75,7 +76,7 @@ def register(
         done = {"ok": True, "url": url_}
         if end:
             await Registration(talk.client, url_, {}).end()
-            talk.console.result(f"{url_} is registered as disconnected", done)
+            talk.console.report(f"{url_} is registered as disconnected", done)
             return
         how: dict[str, Any] = {
             "descriptor": descriptor,
@@ -84,7 +85,7 @@ def register(
             "expires": expires,
         }
         registration = await talk.client.register(url_, user=user, **how)
-        talk.console.result(f"{url_} is registered for {expires} s", done)
+        talk.console.report(f"{url_} is registered for {expires} s", done)
         if not keep:
             talk.console.note(
                 "note: the entry is removed when this command exits; use --keep to stay connected"
@@ -141,9 +142,10 @@ def find(
 
 
 def _shown(entry: dict[str, Any]) -> str:
-    status = str(entry.get("status", ""))
+    status = escaped(str(entry.get("status", "")))
     kinds = ", ".join(map(str, [*entry.get("resources", []), *entry.get("dataSchemes", [])]))
     owner = entry.get("userID") or entry.get("user") or entry.get("reporter") or ""
-    head = f"{entry.get('url') or entry.get('hypertyID', '')}  {click.style(status, fg=_COLORS.get(status))}"
+    name = escaped(str(entry.get("url") or entry.get("hypertyID", "")))
+    head = f"{name}  {click.style(status, fg=_COLORS.get(status))}"
     rest = [("user", owner), ("kinds", kinds), ("runtime", entry.get("runtime", ""))]
-    return "\n".join([head, *(f"  {name:<8} {value}" for name, value in rest if value)])
+    return "\n".join([head, *(f"  {name:<8} {escaped(str(value))}" for name, value in rest if value)])

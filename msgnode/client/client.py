@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from msgnode.client.connection import ClientConnection
 from msgnode.client.delivery import Delivery
 from msgnode.client.endpoint import Endpoint, make_endpoint
-from msgnode.client.errors import ClientError, Closed, Refused
+from msgnode.client.errors import ClientError, Closed, Refused, TimedOut
 from msgnode.client.handlers import Handler, Handlers
 from msgnode.client.login import Login, Source
 from msgnode.client.message import WAIT_SECONDS, Message, decode, encode, send_answer
@@ -25,6 +25,7 @@ from msgnode.client.pending_requests import PendingRequests
 from msgnode.client.records import RecordClass, is_record
 from msgnode.client.registration import EXPIRES_SECONDS, Registration, entry, question, registry
 from msgnode.client.subscriptions import Subscriptions
+from msgnode.protocol.address import SESSION
 
 log = Logger()
 
@@ -35,7 +36,7 @@ class Client:
     """
     A client of a messaging node.
 
-    `url` is the URL of the node: ws://, wss://, tcp://, tls:// or unix://.
+    `url` is the URL of the node: ws://, wss://, tcp://, tls://, unix://, http:// or https://.
 
     `runtime` is the runtimeURL; without one the node makes one up.  With the
     session token `token` an earlier session continues.  `identity` authenticates
@@ -200,6 +201,16 @@ class Client:
         passed_on = header["transaction"] if header.get("forward") else None
         asked = self._answers.expect(id_, to, timeout, passed_on)
         return asked.addCallback(Message.answers, body) if is_record(body) else asked
+
+    def ping(self, timeout: float = WAIT_SECONDS) -> Deferred[Message]:
+        """
+        Fires when the node has answered.  Fails with TimedOut, also if there is no connection.
+        """
+        id_ = next(self._ids)
+        answered = self._answers.expect(id_, SESSION, timeout)
+        if not self._connection.ping(id_):
+            self._answers.fail(id_, TimedOut("there is no connection to the node"))
+        return answered
 
     def pass_on(self, request: dict[str, Any], to: str) -> None:
         """

@@ -141,6 +141,15 @@ class ClientConnection:
         if link is not None:
             link.send(data)
 
+    def ping(self, id_: int) -> bool:
+        """
+        Ask the node to answer at once, with a response of this id; False if there is no connection.
+        """
+        if self._link is None:
+            return False
+        self._link.send(encode({"id": id_, "type": "ping", "from": self.runtime, "to": SESSION}))
+        return True
+
     def flushed(self) -> Deferred[None]:
         """
         Fires when the node has acknowledged all messages; if it does not acknowledge, when they are written.
@@ -294,6 +303,8 @@ class ClientConnection:
             self._answered(message, body)
         elif message.get("type") == "response" and message.get("id") == RENEWAL and body.get("code") != 200:
             log.warn("the node refused the new identity token: {why}", why=body.get("desc"))
+        elif message.get("type") == "response" and isinstance(message.get("id"), int) and message["id"] > 0:
+            self._owner.received(data)  # the answer to a ping
         elif message.get("type") == "update" and body.get("attribute") == "token":
             self._renew(body.get("value"))
         return True

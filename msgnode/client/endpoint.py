@@ -3,7 +3,8 @@ The location of a node: its URL, the endpoint to connect to, the factory of link
 attempts to connect.
 
 `ws://host:9090/ws` and `wss://` are WebSocket, `tcp://host:9091` and `tls://`
-are lines, `unix:///path` is lines on a UNIX socket.
+are lines, `unix:///path` is lines on a UNIX socket, `http://host:9090/poll` and
+`https://` are long-polling.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from zope.interface import implementer
 from msgnode.client.transports import LineLink, Owner, WebSocketLink
 from msgnode.transport import pem
 
-PORTS = {"ws": 80, "wss": 443, "tcp": 9091, "tls": 9091}
+PORTS = {"ws": 80, "wss": 443, "tcp": 9091, "tls": 9091, "http": 80, "https": 443}
 FIRST_SECONDS = 0.5
 LAST_SECONDS = 30.0
 STEADY_SECONDS = 5.0  # seconds a session must have been open to count as a success
@@ -99,6 +100,22 @@ class WebSocketFactory(WebSocketClientFactory):
         return link
 
 
+class PollFactory(Factory):
+    """
+    A factory of links of long-polling.
+    """
+
+    noisy = False
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+
+    def buildProtocol(self, addr: Any) -> Any:
+        from msgnode.client.polling.link import PollLink
+
+        return PollLink(self._owner)
+
+
 class Backoff:
     """
     An exponential backoff: the wait doubles with each failure, less up to a random half of it; it is never
@@ -146,10 +163,16 @@ def make_endpoint(url: str, reactor: Any, ca: str | None = None, certificate: st
     assert parts.hostname is not None
     port = parts.port or PORTS[parts.scheme]
     endpoint: IStreamClientEndpoint = HostnameEndpoint(reactor, parts.hostname.encode(), port)
-    if parts.scheme in ("wss", "tls"):
+    if parts.scheme in ("wss", "tls", "https"):
         endpoint = TLSEndpoint(reactor, endpoint, _tls(parts.hostname, ca, certificate))
     if parts.scheme in ("tcp", "tls"):
         return Endpoint(url, endpoint, LineFactory)
+    if parts.scheme in ("http", "https"):
+        from msgnode.client.polling.link import PollEndpoint  # the client of HTTP, which few programs need
+
+        path = parts.path.rstrip("/").removesuffix("/poll") + "/poll"
+        whole = parts._replace(path=path, query="", fragment="").geturl()
+        return Endpoint(url, PollEndpoint(reactor, whole, endpoint), PollFactory)
     whole = parts._replace(path=parts.path or "/ws").geturl()
     return Endpoint(url, endpoint, lambda owner: WebSocketFactory(owner, whole, reactor))
 
@@ -161,6 +184,8 @@ def _split(url: str) -> SplitResult:
         known = parts.scheme == "unix" or (parts.scheme in PORTS and parts.hostname)
         if not known or (parts.port is None and parts.netloc.endswith(":")):
             raise ValueError
+        if parts.scheme in ("http", "https") and parts.path.rstrip("/").endswith("/ws"):
+            raise ValueError
     except ValueError:
         raise ValueError(f"{wanted}, not {url!r}{_guess(url)}") from None
     return parts
@@ -168,7 +193,7 @@ def _split(url: str) -> SplitResult:
 
 def _guess(url: str) -> str:
     """
-    Returns a hint for http:// and https://, which mostly mean the WebSocket of that host.
+    Returns a hint for http:// and https:// with the path of the WebSocket.
     """
     scheme, _, rest = url.partition("://")
     better = {"http": "ws", "https": "wss"}.get(scheme.lower())

@@ -44,6 +44,11 @@ class MemberDirectory(Directory, Protocol):
         The other members that hold this very address. One dict access.
         """
 
+    def is_suspected(self, node: str) -> bool:
+        """
+        Was nothing heard of the member for a while?
+        """
+
     def session_bound(self, name: str, token_hash: bytes, generation: int) -> None:
         """
         Notes that this node holds a session with this runtimeURL, and everything below it.

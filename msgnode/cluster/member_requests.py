@@ -90,6 +90,7 @@ class MemberRequests:
     def __init__(self, members: Members, clock: IReactorTime) -> None:
         self.counts = RequestCounts()
         self.on_up: list[Callable[[str], None]] = []  # called with each member whose link comes up
+        self.on_down: list[Callable[[str], None]] = []  # and goes down
         self._members = members
         self._clock = clock
         self._handlers: dict[str, Handler] = {}
@@ -161,6 +162,8 @@ class MemberRequests:
         self._answering.pop(node, None)
         for number in [number for number, each in self._pending.items() if each.node == node]:
             self._give_up(number, f"{node} went away before it answered")
+        for call in self.on_down:
+            call(node)
 
     def has_room(self, node: str) -> None:
         """

@@ -12,7 +12,9 @@ class ClusterFigures(NamedTuple):
     bytes of memory, and the counts since the node started.
 
     `refused` counts what came over NATS and was not taken, by reason; `directory` the events of the directory
-    by name, `requests` those between members by outcome.
+    by name, `requests` those between members by outcome, and `relayed` the requests of HTTP clients that were
+    relayed to the holder of their session, of which `relayed_now` wait for their response; `rates` those of
+    shared rates.
     """
 
     is_connected: bool
@@ -22,7 +24,10 @@ class ClusterFigures(NamedTuple):
     refused: Mapping[str, int]
     directory: Mapping[str, int]
     requests: Mapping[str, int]
+    relayed: Mapping[str, int]
+    relayed_now: int
     leases_lost: int
+    rates: Mapping[str, int]
 
 
 class ClusterStatus(Protocol):

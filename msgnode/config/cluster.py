@@ -35,6 +35,7 @@ class ClusterOptions(Section):
     key: str = ""
     members: list[str] = []
     link_queue_bytes: Annotated[int, Meta(ge=65_536)] = 8 * 1024 * 1024
+    relayed_requests: Count = 10_000
     directory_lease_seconds: Annotated[float, Meta(ge=30)] = 3600.0
     directory_addresses: Count = 8_000_000
     directory_bytes: Bytes = 2 * 1024 * 1024 * 1024

@@ -87,6 +87,7 @@ class Reloading(Service):
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.last: ReloadVerdict | None = None  # None: nothing was reloaded since the start
+        self.begins: Callable[[], object] = lambda: None  # called before each reload
         self.reloaded: Callable[[ReloadVerdict], object] = lambda verdict: None  # called after each reload
         self._wall = wall
         self._config = config
@@ -125,6 +126,7 @@ class Reloading(Service):
         """
         Reads everything again, and puts it into effect. Returns what came of it.
         """
+        self.begins()
         verdict = self.last = self._reload(by)
         self.reloaded(verdict)
         return verdict

@@ -54,11 +54,12 @@ class ConfigError(Exception):
 
 class AdminOptions(Section):
     """
-    The admin listener, and the host names that requests to it may use.
+    The admin listener, the host names that requests to it may use, and whether traces may show bodies.
     """
 
     listen: str | None = None
     hosts: list[str] = []
+    trace_bodies: bool = False
 
 
 class SessionTimes(Section):
@@ -111,6 +112,7 @@ class Limits(Section):
     session_rate_bytes: OrOff = 0
     ip_rate_messages: OrOff = 0
     ip_rate_bytes: OrOff = 0
+    shared: bool = False
 
 
 class StorageOptions(Section):

@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from msgspec import structs
@@ -16,17 +17,23 @@ from twisted.internet.defer import Deferred
 
 from msgnode import __version__
 from msgnode.cluster.carrier.nats_carrier import NatsCarrier
-from msgnode.cluster.channels import Channels
+from msgnode.cluster.channels import Channel, Channels
 from msgnode.cluster.directory.directory import ReplicatedDirectory
 from msgnode.cluster.directory.limits import DirectoryLimits
 from msgnode.cluster.exchange.member_exchange import MemberExchange
 from msgnode.cluster.joining import Joining
+from msgnode.cluster.known_members import KnownMembers
 from msgnode.cluster.member_requests import MemberRequests
 from msgnode.cluster.membership import Members
 from msgnode.cluster.nats_options import nats_options
 from msgnode.cluster.ownership.owners import Owners
 from msgnode.cluster.ownership.policy_versions import DomainPolicies
 from msgnode.cluster.ownership.pool_leases import PoolLeases
+from msgnode.cluster.ownership.registrations import DomainRegistrations
+from msgnode.cluster.ownership.shared_rates import SharedRates
+from msgnode.cluster.relay.holders import SidTags, TokenHolders
+from msgnode.cluster.relay.member_relay import MemberRelay
+from msgnode.cluster.relay.relay import Relay, RelayLimits
 from msgnode.cluster.status import ClusterFigures
 from msgnode.links.exchange.envelopes import MessageIds
 from msgnode.links.exchange.exchange import Exchange
@@ -39,8 +46,13 @@ from msgnode.nats.client import NatsClient
 from msgnode.nats.options import Listener
 from msgnode.node import Node
 from msgnode.policy.administration.policy_store import PolicyStore
+from msgnode.service.cluster_sessions import ClusterSessions
 from msgnode.service.lifecycle import stop_for
 from msgnode.sessions.session_table import TrafficRecorder
+
+RELAYED_BYTES = 8 * 1024 * 1024  # of the longest response that is relayed, without its last message
+
+WINDOW_BYTES = 1024 * 1024  # of relayed requests and responses on their way to one member
 
 
 class Cluster(MultiService):
@@ -98,6 +110,13 @@ class Cluster(MultiService):
         )
         self._streams = streams
         carrier = self.carrier
+        self._known_members = KnownMembers(
+            Path(node.config.state) if node.config.state != "none" else None,
+            self._ever_known,
+            carrier.table.up,
+            lambda: options.directory_lease_seconds,
+            reactor,
+        )
         self._joining = Joining(
             lambda: carrier.is_connected,
             lambda: carrier.claim.is_granted,
@@ -107,6 +126,9 @@ class Cluster(MultiService):
             reactor,
         )
         self._policies: DomainPolicies | None = None
+        self.sessions = ClusterSessions(
+            node, self._moving, self.directory, streams, self.members, self._missing, reactor
+        )
         node.cluster_status = self
 
     def _listen_to(self, members: Members) -> Channels:
@@ -128,14 +150,59 @@ class Cluster(MultiService):
         channel = channels.make(b"r")
         self._channel = channel
         self.requests = channel.listener = MemberRequests(channel, clock)
+        self._moving = channels.make(b"m")
         node.operator_requests.join(self.requests, self._known)
+        channel = channels.make(b"h")
+        channel.listener = self._make_relay(channel)
         owners = self._owners = Owners(members, self.requests, node.config.cluster.members)
+        node.registered.others = DomainRegistrations(
+            members.node,
+            self.requests,
+            members.up,
+            node.registered,
+            lambda: node.config.identity.auth != "none",
+        )
+        channel = channels.make(b"l")
+        self.rates = channel.listener = SharedRates(channel, clock)
+        node.rates.share(self.rates.share)
+        node.enforcement.share_rates(self.rates.share)
         self._leases: PoolLeases | None = None
         if owners.view:
             self._leases = node.allocation.leases = PoolLeases(
                 members.node, owners, self.requests, self.directory, node.allocation, node.slices, clock
             )
         return channels
+
+    def _make_relay(self, channel: Channel) -> Relay:
+        """
+        Makes the relay of HTTP requests to the holders of their sessions.
+        """
+        node, clock = self._node, self._reactor
+        config = node.config
+        body_bytes = RELAYED_BYTES + 4 * config.limits.message_bytes  # escaped twice, at worst
+        window_bytes = min(WINDOW_BYTES, config.cluster.link_queue_bytes // 4)
+        limits = RelayLimits(config.cluster.relayed_requests, body_bytes, window_bytes)
+        self.relay = relay = Relay(channel, clock, limits)
+        relay.serve = lambda member, request: node.serve_relayed(member, request)
+        sessions, table = node.sessions, lambda: self.carrier.table
+        holders = TokenHolders(
+            self.requests,
+            lambda token_hash: sessions.by_token_hash(token_hash) is not None,
+            lambda: table().up(),
+            self._away,
+            clock.seconds,
+        )
+        sids = SidTags(channel.node, channel.epoch)
+        relay.on_up.append(sids.member_up)
+        node.member_relay = MemberRelay(relay, holders, sids)
+        return relay
+
+    def _away(self) -> list[str]:
+        """
+        The members that are not reached, but were heard a short while ago.
+        """
+        known = self.carrier.table.known()
+        return [node for node, up in known.items() if not up and not self.directory.is_suspected(node)]
 
     def share_policies(self, policies: PolicyStore) -> None:
         """
@@ -159,14 +226,20 @@ class Cluster(MultiService):
     def startService(self) -> None:
         self.members.start(self._federates)
         self.directory.start()
+        self._known_members.start()
+        self.sessions.start()
         super().startService()
         self._joining.start()
 
     def stopService(self) -> Deferred[Any]:
         self._joining.stop()
+        self._known_members.stop()
+        self.sessions.stop()
         self.directory.stop()
         self.requests.stop()
         self._node.operator_requests.stop()
+        self.relay.stop()
+        self.rates.stop()
         if self._policies is not None:
             self._policies.stop()
         stopped: Deferred[Any] = super().stopService()
@@ -182,14 +255,20 @@ class Cluster(MultiService):
 
     def _missing(self) -> set[str]:
         """
-        The members that this node has known, or that the configuration names, and that are not reached.
+        The members that are expected and not reached.
+        """
+        up = set(self.carrier.table.up())
+        known = self._known_members.expected(self._ever_known()) | up
+        return {node for node in known if node not in up or not self._has_route(node)}
+
+    def _ever_known(self) -> set[str]:
+        """
+        The members with which this node has streams, or that the configuration names.
         """
         domain, own = self._node.config.domain, self.carrier.table.node
         known = {node for node in self._streams.peers if domain_of(node) == domain}
         known |= {f"mn://{domain}/{name}" for name in self._node.config.cluster.members}
-        known |= set(self.carrier.table.up())
-        up = set(self.carrier.table.up())
-        return {node for node in known - {own} if node not in up or not self._has_route(node)}
+        return known - {own}
 
     # -- ClusterStatus -----------------------------------------------------------------
 
@@ -214,7 +293,10 @@ class Cluster(MultiService):
             self.carrier.table.refusals.by_reason,
             structs.asdict(self.directory.counts),
             structs.asdict(self.requests.counts),
+            structs.asdict(self.relay.counts),
+            self.relay.under_way,
             self._leases.lost if self._leases is not None else 0,
+            structs.asdict(self.rates.counts),
         )
 
     def _states(self) -> dict[str, str]:

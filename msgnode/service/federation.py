@@ -248,11 +248,12 @@ class _Parts:
                 self.exchange,
                 ids,
                 traffic_recorder,
-                self._seal.trust_changed,
+                self._keys_of_members_changed,
                 reactor,
                 federates=made is None,
                 joined=joined,
             )
+            self.overlay.is_still_key = self._is_still_key
         self.rotation = KeyRotation(
             keys,
             reactor,
@@ -267,6 +268,12 @@ class _Parts:
         """
         own = self.overlay.own
         own.renew(structs.replace(keys, features=own.keys.features), is_urgent=True)
+
+    def _is_still_key(self, node: str, key_hash: bytes) -> bool:
+        """
+        A member that was started again signs by another key, although its links of before are not down yet.
+        """
+        return domain_of(node) != self._config.domain or self._is_key_of_member(key_hash)
 
     def _is_key_of_member(self, digest: bytes) -> bool:
         return self.cluster is not None and self.cluster.carrier.table.is_key(digest)
@@ -352,6 +359,10 @@ class _Parts:
         self.exchange.apply()
         self.rotation.apply()
         self.forget_removed()
+
+    def _keys_of_members_changed(self) -> None:
+        self._seal.trust_changed()
+        self.overlay.forget_former()
 
     def _trust_changed(self) -> None:
         """

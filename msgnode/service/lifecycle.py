@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from twisted.application.service import MultiService, Service
+from twisted.application.service import Service
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from msgnode.config.schema import Config, ConfigError
+from msgnode.service.log_format import LoggingService
 
 log = Logger()
 
@@ -47,7 +48,7 @@ def _exit() -> None:
     os._exit(2)  # twistd has no other way to a status of its own
 
 
-class NodeService(MultiService):
+class NodeService(LoggingService):
     """
     The root service.  Its services start in order and stop in reverse order (graceful shutdown).
 

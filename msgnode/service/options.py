@@ -13,6 +13,7 @@ from msgnode import __version__
 from msgnode.config.loader import load
 from msgnode.config.schema import Config, ConfigError
 from msgnode.service.lifecycle import exit_on_config_error
+from msgnode.service.log_format import check_log_options
 
 RENAMED = {"--line": "--lines"}  # the old and the new name of options
 
@@ -59,6 +60,8 @@ class Options(BaseOptions):
             None,
             "NATS servers by which the nodes of this domain reach each other: nats://HOST:PORT[,...].",
         ],
+        ["log-format", None, None, "text, or json: the log on standard output, a JSON object a line."],
+        ["log-level", None, None, "debug, info, warn, error or critical: the least level in the log."],
     ]
 
     optFlags = [
@@ -119,6 +122,7 @@ class Options(BaseOptions):
             if self[name] is not None:
                 self.given[name.replace("-", "_")] = {"url": self[name]}
         with exit_on_config_error():
+            check_log_options(self["log-format"], self["log-level"])
             self.loaded = self.read()
 
     def read(self) -> Config:

@@ -15,6 +15,8 @@ from msgnode.node import Node
 from msgnode.service.stream_state import Recovering, without_streams
 from msgnode.sessions.allocation_keys import Keys
 from msgnode.sessions.inbox import Inbox
+from msgnode.sessions.mailbox import ARRIVING_KEYS
+from msgnode.sessions.persistence import SessionMove
 from msgnode.sessions.principal import read_proof
 from msgnode.sessions.queue import QueuedMessage
 from msgnode.sessions.session import Session
@@ -109,14 +111,19 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
     """
     states = {sid: msgspec.json.decode(owing.state) for sid, owing in owed.items() if owing.state}
     found, left_at = _sessions(node, rows)
-    _go_on(node, found, states, owed)
+    released = _released(node, found, states, owed)
+    _go_on(node, found, states, owed, released)
     moved = _absorbed(node, found, states)
     for session in found.values():
         node.sessions.restore(session)
+    for session in released.values():
+        node.sessions.restore_released(session)
+        found[session.sid] = session
+    for session in node.sessions:
         node.identity_expiry.resume(session)
         node.budget.settle(session)
     _bind(node, found, moved, rows)
-    for session in found.values():
+    for session in node.sessions:
         node.sessions.start_grace_period(session, left_at.get(session.sid))
     node.sessions.journal.limit_disk(node.config.storage.max_spool_bytes)
 
@@ -148,6 +155,7 @@ def _go_on(
     found: dict[int, Session],
     states: Mapping[int, dict[str, Any]],
     owed: Mapping[int, Owed],
+    released: Mapping[int, Session],
 ) -> None:
     """
     Restore the state of each session from the spool, and find the sessions that are only in the spool.
@@ -162,6 +170,8 @@ def _go_on(
     known = {session.runtime for session in found.values()}
     for sid, owing in owed.items():
         state = states.get(sid)
+        if sid in released:
+            continue
         if sid not in found:
             # An older session of that runtime, which had ended; the spool lacks the record of its end.
             if state is None or state["runtime"] in known or newest.get(state["runtime"]) != sid:
@@ -181,6 +191,26 @@ def _go_on(
                 found[sid].runtime, found[sid].anonymous = state["runtime"], False
                 node.session_store.opened(found[sid])
         _owe(node, found[sid], state, owing)
+
+
+def _released(
+    node: Node,
+    found: dict[int, Session],
+    states: dict[int, dict[str, Any]],
+    owed: Mapping[int, Owed],
+) -> dict[int, Session]:
+    """
+    Takes out the sessions that had been released to other nodes, with what is still here of each.
+    """
+    released: dict[int, Session] = {}
+    for sid in [sid for sid, state in states.items() if state.get("move", {}).get("to")]:
+        state = states.pop(sid)
+        session = found.pop(sid, None)
+        if session is None:
+            session = Session(state["runtime"], node.sessions, sid)
+        _owe(node, session, state, owed[sid])
+        released[sid] = session
+    return released
 
 
 def _newest(found: Mapping[int, Session], states: Mapping[int, Mapping[str, Any]]) -> dict[str, int]:
@@ -287,8 +317,12 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
     """
     mailbox = session.mailbox
     mailbox.last_key = owing.next_key
-    agreed = None
+    agreed, behind = None, 0
     if state is not None:
+        session.generation = state.get("generation", 1)
+        if "move" in state:
+            session.move = msgspec.convert(state["move"], SessionMove)
+            behind = session.move.behind
         session.token_hash = bytes.fromhex(state["token"])
         session.anonymous = session.anonymous and state["anonymous"]
         session.identity = state["identity"]
@@ -316,4 +350,7 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
             outbox.restore_sent(kept, note.number)
     if outbox is not None:
         outbox.finish_restore(owing.sent)
-    mailbox.restore_queue(waiting)
+    if behind:
+        before = [note.key for note in owing.kept if note.key <= behind - ARRIVING_KEYS // 2]
+        mailbox.last_key = max(before, default=behind - ARRIVING_KEYS)
+    mailbox.restore_queue(waiting, behind)

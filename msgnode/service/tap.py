@@ -21,18 +21,21 @@ from msgnode.admin.cluster_metrics import ClusterCollector
 from msgnode.admin.health import EventLoopLag, HealthResource, LivenessResource
 from msgnode.admin.link_metrics import LinkCollector
 from msgnode.admin.links_api import LinksResource, RoutesResource
+from msgnode.admin.live.live_api import EventsResource, TracesResource
 from msgnode.admin.metrics import Metrics
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.operations import Operations
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
 from msgnode.backends.identity.token_validator import Tokens
-from msgnode.config.reload import Reloading, Renewable, revision
+from msgnode.cluster.relay.wire import MESSAGE, POLL, SOCKET_IO
+from msgnode.config.reload import Reloading, ReloadVerdict, Renewable, revision
 from msgnode.config.schema import Config
 from msgnode.connectors.http.poll import PollResource
 from msgnode.connectors.http.protostub import WHERE, ProtocolStub, StubCatalogue
 from msgnode.connectors.http.records import WHERE as RECORDS
 from msgnode.connectors.http.records import RecordsResource
+from msgnode.connectors.http.relayed import RelayedRequests
 from msgnode.connectors.http.rest import Messages, OpenAPIResource
 from msgnode.connectors.http.server import BoundedSite
 from msgnode.connectors.http.site import Upgrade, tree
@@ -51,6 +54,7 @@ from msgnode.service.lifecycle import NodeService, exit_on_config_error
 from msgnode.service.options import Options
 from msgnode.service.records import RecordsLoader
 from msgnode.service.recovery import Restart
+from msgnode.service.systemd import systemd_notifier
 from msgnode.service.unlinked_streams import UnlinkedStreams
 from msgnode.service.welcome import VARIABLE, Welcome
 from msgnode.service.wiring import (
@@ -80,6 +84,7 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
         from twisted.internet import reactor
     _use_monotonic_clock(reactor)
     whole = NodeService(options.loaded, reactor)
+    whole.log_format, whole.log_level = options["log-format"], options["log-level"]
     for service in _services(options, reactor):
         service.setServiceParent(whole)
     return whole
@@ -111,10 +116,10 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     recorder = traffic or NoLog()
     node = Node(config, reactor, recorder, store, spool, validator=tokens, data_plane=plane)
     rename = bool(options["rename"])
-    federation = make_federation(node, recorder, spool, rename, reactor)
+    federation = make_federation(node, node.traffic, spool, rename, reactor)
     streams: Federation | UnlinkedStreams | None = federation
     if federation is None and spool is not None:
-        streams = UnlinkedStreams(node, recorder, spool, rename, reactor)
+        streams = UnlinkedStreams(node, node.traffic, spool, rename, reactor)
     if traffic is not None:
         traffic.counts, traffic.data_plane = node.counts, plane
     records = RecordsLoader(config.records, node.known_records, in_thread)
@@ -163,11 +168,33 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         node.sessions,
         *(listener for listener in listening if listener.kind != "admin"),
         *_welcome(listening),
+        *_notifying(node, facts.reloading, reactor),
     ]
 
 
 def traffic_losses(traffic: TrafficLog | None) -> Callable[[], int]:
     return lambda: traffic.lost if traffic is not None else 0
+
+
+def _notifying(node: Node, reloading: Reloading, reactor: Any) -> list[Service]:
+    """
+    Returns the service that notifies systemd, if systemd started the node.
+    """
+
+    def status() -> str:
+        return f"{len(node.sessions):,} sessions of {node.config.domain}"
+
+    notifier = systemd_notifier(os.environ, status, reactor)
+    if notifier is None:
+        return []
+    reloading.begins, done = notifier.reloading, reloading.reloaded
+
+    def reloaded(verdict: ReloadVerdict) -> None:
+        done(verdict)
+        notifier.reloaded(verdict)
+
+    reloading.reloaded = reloaded
+    return [notifier]
 
 
 def _release(listening: list[Listener]) -> None:
@@ -293,12 +320,14 @@ def factories(
     websocket = Upgrade(upgraded)
     poll = PollResource(node, cork, reactor)
     sockets = SocketIOFactory(node, cork, reactor)
+    socket_io, messages = SocketIO(sockets), Messages(node, cork, reactor)
+    node.serve_relayed = RelayedRequests(node, {POLL: poll, MESSAGE: messages, SOCKET_IO: socket_io}).serve
     paths: dict[str, IResource] = {
         "ws": websocket,
         "stub/connect": websocket,
         "poll": poll,
-        "socket.io": SocketIO(sockets),
-        "message": Messages(node, cork, reactor),
+        "socket.io": socket_io,
+        "message": messages,
         "message/openapi.json": OpenAPIResource(),
         "live": LivenessResource(node),
         RECORDS: RecordsResource(node.known_records),
@@ -352,6 +381,8 @@ def _admin_resources(
             "policy": PolicyAdmin(commands, admins),
             "api/v1": AdminAPI(node, admins, operations.endpoints()),
             "api/v1/policy": PolicyAdmin(commands, admins),
+            "api/v1/events": EventsResource(operations.live.streams, admins.admit),
+            "api/v1/traces": TracesResource(operations.live.traces, admins.admit),
             "api/v1/links": LinksResource(node, admins),
             "api/v1/routes": RoutesResource(node, admins),
         }

@@ -22,6 +22,8 @@ from msgnode.sessions.queue import FOREVER, MessageQueue, QueuedMessage, default
 
 log = Logger()
 
+ARRIVING_KEYS = 1 << 32  # keys for the messages that arrive from another node
+
 
 class MailboxConnection(OutboxConnection, Protocol):
     """
@@ -42,6 +44,12 @@ class MailboxSession(Protocol):
 
     @property
     def connection(self) -> MailboxConnection | None: ...
+
+    @property
+    def is_moved(self) -> bool:
+        """
+        Does its state say something about moves between nodes, which must stay on disk?
+        """
 
     def pause(self) -> None:
         """
@@ -97,6 +105,22 @@ class MailboxHost(Protocol):
         """
 
 
+class Overlap(Protocol):
+    """
+    The copies of a publication that come to a session by two nodes, while it moves from one to the other.
+    """
+
+    def admits(self, message: Message) -> bool:
+        """
+        False if the other copy is here.
+        """
+
+    def note(self, message: Message, key: int) -> None:
+        """
+        Notes a message that is queued with this key.
+        """
+
+
 class Mailbox:
     """
     The queue, the outbox and the inbox of one session.
@@ -104,17 +128,24 @@ class Mailbox:
     `outbox` and `inbox` are None if the client does not acknowledge. `last_key` counts all messages that were
     ever put into it. `missed` counts the messages that were dropped since the last `re-open` of a client that
     acknowledges; with `uncertain` the number is not known.
+
+    While messages of the session arrive from another node, those that are sent to it here wait behind them.
+    `overlap` knows the copies that both nodes get meanwhile.
     """
 
     __slots__ = (
         "__weakref__",
+        "_behind",
+        "_behind_key",
         "_host",
+        "_late_key",
         "_queue",
         "inbox",
         "journal",
         "last_key",
         "missed",
         "outbox",
+        "overlap",
         "session",
         "sid",
         "uncertain",
@@ -129,7 +160,11 @@ class Mailbox:
         self.last_key = 0
         self.missed = 0
         self.uncertain = False
+        self.overlap: Overlap | None = None
         self._queue: MessageQueue | None = None
+        self._behind: MessageQueue | None = None
+        self._late_key = 0
+        self._behind_key = 0  # of the last message behind those that arrive; 0: none arrive
         self._host = host
 
     # -- the queue -------------------------------------------------------------
@@ -139,11 +174,13 @@ class Mailbox:
         """
         The number of queued messages.
         """
-        return len(self._queue) if self._queue else 0
+        queued = len(self._queue) if self._queue else 0
+        return queued + len(self._behind) if self._behind else queued
 
     @property
     def queued_bytes(self) -> int:
-        return self._queue.bytes if self._queue else 0
+        queued = self._queue.bytes if self._queue else 0
+        return queued + self._behind.bytes if self._behind else queued
 
     def queued_messages(self) -> list[QueuedMessage]:
         """
@@ -158,16 +195,27 @@ class Mailbox:
         False: there is no room for it; a sender that asked gets a receipt.
         """
         host, queue = self._host, self._queue
+        overlap = self.overlap
+        if overlap is not None and not overlap.admits(message):
+            return True
         share = host.may_keep(message, self)
         if share is None:
             self._refuse(message, asker)
             return False
-        if queue is None:
-            queue = self._queue = host.make_queue()
-        self.last_key += 1
+        if self._behind_key:
+            queue = self._behind
+            if queue is None:
+                queue = self._behind = host.make_queue()
+            key = self._behind_key = self._behind_key + 1
+        else:
+            if queue is None:
+                queue = self._queue = host.make_queue()
+            key = self.last_key = self.last_key + 1
         kept = QueuedMessage(
-            self.last_key, message.data, len(message.data), self._until(message), message.effective_priority
+            key, message.data, len(message.data), self._until(message), message.effective_priority
         )
+        if overlap is not None:
+            overlap.note(message, key)
         if asker:
             kept.asker = asker
             self._expire_in_time(kept)
@@ -299,7 +347,7 @@ class Mailbox:
         """
         The session has ended: drops all messages, and sends a receipt to each sender that asked.
         """
-        undelivered = self.undelivered()
+        undelivered = [*self.undelivered(), *(self._behind or ())]
         self._empty()
         for kept in undelivered:
             self._host.dropped(self.session.runtime, 410)
@@ -308,7 +356,9 @@ class Mailbox:
 
     def _empty(self) -> None:
         self._drop_queue()
-        self.outbox = self.inbox = None
+        if self._behind is not None:
+            self._behind.clear()
+        self.outbox = self.inbox = self._behind = None
 
     def _drop_queue(self) -> None:
         if self._queue is not None:
@@ -374,6 +424,7 @@ class Mailbox:
         self.session.write_state(fresh=True)
         for kept in [kept for kept in undelivered if self._prepare_requeue(kept)]:
             self._requeue(kept)
+        self._write_behind_again()
 
     def _prepare_requeue(self, kept: QueuedMessage) -> bool:
         """
@@ -404,13 +455,13 @@ class Mailbox:
         self._expire_in_time(kept)
         return True
 
-    def _requeue(self, kept: QueuedMessage) -> None:
+    def _requeue(self, kept: QueuedMessage, queue: MessageQueue | None = None) -> None:
         """
         Puts a message back into the queue; messages without room are dropped.
         """
-        if self._queue is None:
-            self._queue = self._host.make_queue()
-        evicted = self._queue.put(kept)
+        if queue is None:
+            queue = self._queue = self._queue if self._queue is not None else self._host.make_queue()
+        evicted = queue.put(kept)
         self.journal.append(self.sid, kept)
         for other in evicted:
             self._host.counts.overflowed += 1
@@ -457,6 +508,7 @@ class Mailbox:
             if data is not None:
                 kept.data = data
                 self._requeue(kept)
+        self._write_behind_again()
 
     def merge(self, other: "Mailbox", epoch: str) -> None:
         """
@@ -471,6 +523,7 @@ class Mailbox:
             self.start_epoch(True, client_requested=True)
         else:
             moved, outbox = other.undelivered(), None
+        moved += other._behind or ()
         other._empty()
         other.session.write_state(fresh=True)
         if outbox is not None and inbox is not None:
@@ -500,6 +553,73 @@ class Mailbox:
 
     # -- moves between nodes ---------------------------------------------------------
 
+    @property
+    def is_arriving(self) -> bool:
+        """
+        Are messages of the session still at another node?
+        """
+        return self._behind_key != 0
+
+    def begin_arrival(self) -> int:
+        """
+        From now on messages from another node come before those that are sent to the session here; returns
+        the key after which those are written.
+        """
+        if not self._behind_key:
+            self._behind_key = self.last_key + ARRIVING_KEYS
+            self._late_key = self._behind_key - ARRIVING_KEYS // 2
+        return self._behind_key
+
+    def end_arrival(self) -> None:
+        """
+        All messages of another node have come: those that waited behind them follow.
+        """
+        behind, self._behind = self._behind, None
+        if not self._behind_key:
+            return
+        self.last_key, self._behind_key = self._behind_key, 0
+        moved = sorted(behind or (), key=lambda each: each.key)
+        if behind is not None:
+            behind.clear()
+        for kept in moved:
+            if self._queue is None:
+                self._queue = self._host.make_queue()
+            for other in self._queue.put(kept):
+                self._host.counts.overflowed += 1
+                self.drop(other, 503)
+
+    def adopt_late(self, data: bytes, until: float, priority: int) -> QueuedMessage:
+        """
+        Puts in a message that was sent to the session at the other node after it had left there: it comes
+        right before those that were sent to it here.
+        """
+        self._late_key += 1
+        kept = QueuedMessage(self._late_key, data, len(data), until, priority)
+        if self._behind is None:
+            self._behind = self._host.make_queue()
+        self._requeue(kept, self._behind)
+        return kept
+
+    def withdraw(self, kept: QueuedMessage) -> None:
+        """
+        Removes a message that `adopt_late` has put in: another copy of it is here.
+        """
+        if self._behind is not None and self._behind.discard(kept):
+            self.journal.remove(self.sid, kept, missed=False)
+
+    def _write_behind_again(self) -> None:
+        """
+        Writes the messages behind those that arrive, whose records are void, again.
+        """
+        for kept in list(self._behind or ()):
+            data = self.read_back(kept)
+            self.journal.release(kept)
+            if data is not None:
+                kept.data = data
+                self.journal.append(self.sid, kept)
+            elif self._behind is not None:
+                self._behind.remove(lambda each, lost=kept: each is lost)  # type: ignore[misc]
+
     def adopt(self, data: bytes, until: float, priority: int, number: int = 0) -> None:
         """
         Puts in a message that waited at another node; `number` if it was sent there. Those that were sent
@@ -523,29 +643,42 @@ class Mailbox:
 
     # -- on disk ---------------------------------------------------------------
 
-    def restore_queue(self, queued: list[QueuedMessage]) -> None:
+    def restore_queue(self, queued: list[QueuedMessage], behind: int = 0) -> None:
         """
-        Restores the queue after a restart.
+        Restores the queue after a restart; messages with keys above `behind`, if it is not 0, wait for those
+        that arrive from another node.
         """
-        if queued:
+        self._behind_key, self._late_key = behind, behind - ARRIVING_KEYS // 2
+        for kept in queued:
+            self._expire_in_time(kept)
+            for other in self._restored_queue(kept.key, behind).put(kept):
+                self.drop(other, 503)
+
+    def _restored_queue(self, key: int, behind: int) -> MessageQueue:
+        if behind and key > behind - ARRIVING_KEYS // 2:
+            if key > behind:
+                self._behind_key = max(self._behind_key, key)
+            else:
+                self._late_key = max(self._late_key, key)
+            if self._behind is None:
+                self._behind = self._host.make_queue()
+            return self._behind
+        if self._queue is None:
             self._queue = self._host.make_queue()
-            for kept in queued:
-                self._expire_in_time(kept)
-                for other in self._queue.put(kept):
-                    self.drop(other, 503)
+        return self._queue
 
     def rewrite(self, is_old: Callable[[int], bool]) -> None:
         """
         Writes again all messages in segments that will be removed.
         """
-        if self.outbox is None and not self._queue and not self.uncertain:
+        if not (self.outbox is not None or self.queued or self.uncertain or self.session.is_moved):
             return
         self.session.write_state()
         try:
             if self.outbox is not None and self.inbox is not None:
                 self.inbox.write_state()
                 self.outbox.rewrite(is_old)
-            for kept in self._queue or ():
+            for kept in (*(self._queue or ()), *(self._behind or ())):
                 if is_old(kept.place):
                     self.journal.rewrite(self.sid, kept, 0)
         except OSError:
@@ -573,8 +706,9 @@ class Mailbox:
         """
         Drops the messages that cannot be read back, although the client may have some of them.
         """
-        for kept in self._queue.remove(self.is_lost) if self._queue else ():
-            self.drop(kept, 503)
+        for queue in (self._queue, self._behind):
+            for kept in queue.remove(self.is_lost) if queue else ():
+                self.drop(kept, 503)
         outbox, connection = self.outbox, self.session.connection
         if outbox is None:
             return

@@ -1,14 +1,50 @@
 """
-Persistence of sessions: the Protocols of the session store and the message log, and their null objects.
+Persistence of sessions: the Protocols of the session store and the message log, their null objects, and what
+a session writes of its moves between nodes.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+import msgspec
 from twisted.internet.defer import Deferred, succeed
 
 from msgnode.sessions.principal import Principal
 from msgnode.sessions.queue import QueuedMessage
+
+MAX_HANDOVERS = 16  # that are remembered for one session after they have ended
+MAX_CLAIMS = 16
+
+
+class SessionMove(msgspec.Struct, omit_defaults=True):
+    """
+    The moves of a session. With `to` it was released to that node, with `generation` there, by the handover
+    `id` (in hexadecimal): only its messages are still here.
+
+    `progress` has for each handover that came, by its sender and id, the key up to which its messages are
+    here, and whether it has ended. With `behind` others arrive: what was sent here has keys above it.
+    `claims` has how many messages of each earlier epoch the client has had.
+    """
+
+    id: str = ""
+    to: str = ""
+    generation: int = 0
+    behind: int = 0
+    claims: dict[str, int] = {}
+    progress: dict[str, tuple[int, bool]] = {}
+
+    def note_progress(self, handover: str, key: int, has_ended: bool) -> None:
+        self.progress.pop(handover, None)
+        self.progress[handover] = (key, has_ended)
+        ended = [each for each, (_, is_over) in self.progress.items() if is_over]
+        for each in ended[:-MAX_HANDOVERS]:
+            del self.progress[each]
+
+    def note_claim(self, epoch: str, received: int) -> None:
+        self.claims.pop(epoch, None)
+        self.claims[epoch] = received
+        while len(self.claims) > MAX_CLAIMS:
+            del self.claims[next(iter(self.claims))]
 
 
 class SessionRecord(Protocol):

@@ -166,6 +166,22 @@ class MessageQueue:
                 del self._queues[priority]
         return found
 
+    def discard(self, kept: QueuedMessage) -> bool:
+        """
+        Removes this message; False if it is not in the queue. It is looked for from the oldest on.
+        """
+        queue = self._queues.get(kept.priority)
+        try:
+            if queue is None:
+                return False
+            queue.remove(kept)
+        except ValueError:
+            return False
+        if not queue:
+            del self._queues[kept.priority]
+        self._count(-1, -kept.size)
+        return True
+
     def _remove(self, priority: int) -> QueuedMessage:
         queue = self._queues[priority]
         kept = queue.popleft()

@@ -61,6 +61,11 @@ class Routes(Protocol):
         Changes the runtimeURL of the session.
         """
 
+    def token_changed(self, session: Session) -> None:
+        """
+        Notes that the session has another token, or none.
+        """
+
     def forget(self, session: Session) -> None:
         """
         Removes all bindings of a session that has ended.

@@ -18,6 +18,7 @@ from msgnode.protocol.message import Message
 from msgnode.sessions.allocation_keys import Keys
 from msgnode.sessions.limits.memory_budget import Account
 from msgnode.sessions.mailbox import Mailbox, MailboxHost
+from msgnode.sessions.persistence import SessionMove
 from msgnode.sessions.principal import Principal
 from msgnode.sessions.queue import QueuedMessage
 
@@ -131,6 +132,7 @@ class Session:
     were merged into this one and may still be in the database after a restart, `former` those of all of them,
     `names` the earlier runtimeURLs of these sessions and of this one.
     `sid` is its number on disk; 0 for a session of one message, which is not stored.
+    `generation` rises with each move to another node, `move` has what these moves keep on disk.
     `in_*` and `out_*` count its messages since the node started; Sessions.count_carried adds those that the
     data plane carried.
     """
@@ -149,6 +151,7 @@ class Session:
         "ended",
         "expiry",
         "former",
+        "generation",
         "host",
         "identity",
         "identity_timer",
@@ -159,6 +162,7 @@ class Session:
         "last_in",
         "learned",
         "mailbox",
+        "move",
         "names",
         "opened_at",
         "out_bytes",
@@ -204,6 +208,8 @@ class Session:
         self.last_in = 0  # when its last message came, in nanoseconds since 1970
         self.refused = 0  # messages of it that were refused
         self.token_hash = b""
+        self.generation = 1
+        self.move: SessionMove | None = None
         self.ready: Sink | None = None
         self.mailbox = Mailbox(self, host)
         self._host = host
@@ -215,6 +221,13 @@ class Session:
         """
         return not self.sid
 
+    @property
+    def is_moved(self) -> bool:
+        """
+        Has it ever been at another node, or is it at one now?
+        """
+        return self.move is not None or self.generation != 1
+
     # -- the token ---------------------------------------------------------
 
     def issue_token(self) -> str:
@@ -225,8 +238,12 @@ class Session:
         self.token_hash = hashed(token)
         return token
 
-    def has_token(self, token: str) -> bool:
-        return bool(self.token_hash) and compare_digest(self.token_hash, hashed(token))
+    def has_token(self, token: str | bytes) -> bool:
+        """
+        Is this the session's token, or the hash of it that another node has sent?
+        """
+        given = hashed(token) if isinstance(token, str) else token
+        return bool(self.token_hash) and compare_digest(self.token_hash, given)
 
     # -- the connection ----------------------------------------------------
 
@@ -307,6 +324,8 @@ class Session:
             if outbox is not None and outbox.full:
                 return
             kept = mailbox.pop()
+            if kept is None and mailbox.is_arriving:
+                return  # what is sent to it here waits until all of another node's messages have come
             if kept is None:
                 self._set_ready(connection if outbox is None else outbox)
                 return
@@ -436,8 +455,12 @@ class Session:
         The state that write_state writes; the key names are those on disk.
         """
         mailbox = self.mailbox
-        absorbed = {"absorbed": self.absorbed} if self.absorbed else {}
-        return absorbed | {
+        more: dict[str, Any] = {"absorbed": self.absorbed} if self.absorbed else {}
+        if self.generation != 1:
+            more["generation"] = self.generation
+        if self.move is not None:
+            more["move"] = self.move
+        return more | {
             "runtime": self.runtime,
             "token": self.token_hash.hex(),
             "anonymous": self.anonymous,

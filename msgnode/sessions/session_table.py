@@ -112,6 +112,8 @@ class Sessions(Service):
         self._not_ready: set[Session] = set()  # with a connection, to which messages may not go at once
         self._by_runtime: dict[str, Session] = {}
         self._by_token: dict[bytes, Session] = {}
+        # Sessions that other nodes hold now, by sid: their messages are here until those have them.
+        self.released: dict[int, Session] = {}
         # Superseded connections still belong to their session, so its end must find them.
         self._superseded: dict[Session, set[Connection]] = {}
         self._expiries: dict[Mailbox, IDelayedCall] = {}  # the time of the next expiry receipt
@@ -139,6 +141,12 @@ class Sessions(Service):
         """
         return self._by_token.get(hashed(token))
 
+    def by_token_hash(self, token_hash: bytes) -> Session | None:
+        """
+        The session whose token has this hash.
+        """
+        return self._by_token.get(token_hash) if token_hash else None
+
     def issue_token(self, session: Session) -> str:
         """
         Issues a new token for the session; the old one is void.
@@ -147,6 +155,7 @@ class Sessions(Service):
         token = session.issue_token()
         self._by_token[session.token_hash] = session
         self._session_store.changed(session)
+        self._routes.token_changed(session)
         return token
 
     def void_token(self, session: Session) -> None:
@@ -157,6 +166,7 @@ class Sessions(Service):
             self._by_token.pop(session.token_hash, None)
             session.token_hash = b""
             self._session_store.changed(session)
+            self._routes.token_changed(session)
 
     # -- callbacks of sessions and mailboxes -------------------------------
 
@@ -258,13 +268,14 @@ class Sessions(Service):
 
     # -- sessions ----------------------------------------------------------
 
-    def create(self, runtime: str, anonymous: bool = False, host: str = "") -> Session:
+    def create(self, runtime: str, anonymous: bool = False, host: str = "", generation: int = 1) -> Session:
         """
         Creates a session that was opened from this host. It owns all addresses at and below its runtimeURL.
         """
         self._last_sid += 1
         session = Session(runtime, self, self._last_sid)
         session.anonymous, session.host, session.opened_at = anonymous, host, self._wall()
+        session.generation = generation
         self._budget.opened(session)
         self._by_runtime[runtime] = session
         self._session_store.opened(session)
@@ -280,6 +291,7 @@ class Sessions(Service):
         if token_hash:
             self._by_token[token_hash] = session
         self._session_store.changed(session)
+        self._routes.token_changed(session)
 
     def rename(self, session: Session, runtime: str) -> None:
         """
@@ -454,6 +466,65 @@ class Sessions(Service):
             connections.append(session.connection)
         for connection in connections:
             self.connections.close(connection, why)
+
+    # -- moves to other nodes --------------------------------------------------------
+
+    def release(self, session: Session, why: Closing) -> None:
+        """
+        Lets the session go to another node: its connections are closed, and it is found by its name no more.
+        It stays in the routing table, so that what is still sent to it here can follow it.
+        """
+        connection = session.connection
+        self.suspend(session, why)
+        self._stop_timers(session)
+        self._by_token.pop(session.token_hash, None)
+        del self._by_runtime[session.runtime]
+        self.released[session.sid] = session
+        self._note("moved", session, connection)
+
+    def hold_again(self, session: Session) -> None:
+        """
+        Takes back a session whose release could not be written; it waits for its client.
+        """
+        del self.released[session.sid]
+        self._by_runtime[session.runtime] = session
+        if session.token_hash:
+            self._by_token[session.token_hash] = session
+        self.start_grace_period(session, None)
+
+    def forget_released(self, session: Session) -> None:
+        """
+        Forgets a released session: the other node has all of it.
+        """
+        del self.released[session.sid]
+        self._cancel_expiry(session.mailbox)
+        self._routes.forget(session)
+        for kept in session.mailbox.undelivered():
+            session.mailbox.send_receipt(kept, 202)
+            kept.asker = 0
+        session.end()
+        self._budget.ended(session)
+        self._session_store.ended(session)
+        # In this order: of a session that is in the database only, nobody would know that it has moved.
+        written = self._session_store.committed()
+        written.addBoth(lambda done: self.journal.forget(session.sid))
+
+    def restore_released(self, session: Session) -> None:
+        """
+        Adds a released session of before a restart.
+        """
+        self._last_sid = max(self._last_sid, session.sid)
+        self.released[session.sid] = session
+        self._budget.opened(session)
+        if not self._routes.is_name(session.runtime):
+            self._routes.join(session)
+
+    @staticmethod
+    def _stop_timers(session: Session) -> None:
+        for timer in (session.expiry, session.identity_timer):
+            if timer is not None and timer.active():
+                timer.cancel()
+        session.expiry = None
 
     def _grace(self, session: Session) -> float:
         times = self._config.session

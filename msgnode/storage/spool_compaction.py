@@ -117,7 +117,7 @@ class SpoolCompactor(Service):
     def _sweep(self, is_old: Callable[[int], bool]) -> Iterator[None]:
         journal = self._sessions.journal
         journal.move(False)
-        for session in list(self._sessions):
+        for session in [*self._sessions, *self._sessions.released.values()]:
             session.mailbox.rewrite(is_old)
             journal.settle(now=True)
             if self._spool.wrong is not None:

@@ -2,6 +2,14 @@
 The formula of a token bucket, and the rates of a set of them, shared by all rate limits.
 """
 
+from collections.abc import Callable
+
+# Takes from a bucket: its key, messages, and bytes; or seconds of its rate, and nothing.
+Take = Callable[[str, float, float], None]
+# A kind of buckets that the nodes of a domain share: the function that takes what other nodes took, and the
+# one by which this node says what it took.
+Share = Callable[[str, Take], Take]
+
 
 class BucketRates:
     """

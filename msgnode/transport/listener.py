@@ -71,7 +71,10 @@ class Listener(StreamServerEndpointService):
             self._port.startReading()
 
     @property
-    def endpoint(self) -> str:
+    def configured_endpoint(self) -> str:
+        """
+        The endpoint as the configuration has it; `endpoint` is Twisted's.
+        """
         return self._listen.endpoint
 
     @property

@@ -26,7 +26,17 @@ class MemoryStatus:
 
     def figures(self) -> ClusterFigures:
         return ClusterFigures(
-            True, {"up": 2, "down": 1}, 7, 700, {"malformed": 3}, {"gaps": 1}, {"asked": 2}, 1
+            True,
+            {"up": 2, "down": 1},
+            7,
+            700,
+            {"malformed": 3},
+            {"gaps": 1},
+            {"asked": 2},
+            {"served": 5},
+            4,
+            1,
+            {"sent": 4},
         )
 
 
@@ -56,7 +66,10 @@ def test_figures_of_a_cluster() -> None:
         'msgnode_cluster_refused_total{reason="malformed"} 3.0',
         'msgnode_cluster_directory_total{event="gaps"} 1.0',
         'msgnode_cluster_requests_total{outcome="asked"} 2.0',
+        'msgnode_cluster_relayed_total{event="served"} 5.0',
+        "msgnode_cluster_relayed_requests 4.0",
         "msgnode_cluster_leases_lost_total 1.0",
+        'msgnode_cluster_rates_total{outcome="sent"} 4.0',
     ] == page(node)
 
 

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.links.operations import LinkStatus, StreamStatus
 from msgnode.links.peer_counts import PeerTable
 from tests.support.http_client import HTTPClient
-from tests.support.links_operations import sample
+from tests.support.links_operations import MemoryOperations, sample
 from tests.support.network import Network
 
 
@@ -165,6 +165,19 @@ class LinkMetricsTests(SynchronousTestCase):
 
         self.assertEqual({}, self.metrics())
         self.assertNotIn("peers", self.get("/live").json())
+
+    def test_own_domain_is_no_peer(self) -> None:
+        """
+        Nodes of the own domain, with which a cluster has links, are not among the peers of `/live`; a node
+        without other domains has no peers there.
+        """
+        operations = self.net.node.link_operations = MemoryOperations()
+        operations.add_stranger(self.net.node.config.domain, LinkStatus(domain="own"))
+        alone = self.get("/live").json()
+        operations.add_stranger("x.example", LinkStatus(domain="x.example"))
+
+        self.assertNotIn("peers", alone)
+        self.assertEqual(["other"], list(self.get("/live").json()["peers"]))
 
     def test_live_has_the_state_of_each_peer(self) -> None:
         """

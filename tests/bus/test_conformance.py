@@ -29,14 +29,35 @@ class Case(SynchronousTestCase):
     Stubs against one node.
     """
 
+    net: Any
+
     def setUp(self) -> None:
-        self.net = Network(domain=D)
+        self.start()
+
+    def start(self, **sections: Any) -> None:
+        """
+        A new node, with these sections of the configuration file.
+        """
+        self.net = Network(domain=D, **sections)
+
+    def start_with_registry(self) -> None:
+        self.net = Network(RegistryNode(domain=D))
+
+    def use(self, *rules: dict[str, Any]) -> None:
+        use(self.net.node, *rules)
+
+    def at(self, runtime: str) -> Network:
+        """
+        The network of the node that serves this runtime.
+        """
+        found: Network = self.net
+        return found
 
     def stub(self, url: str = P, runtime: str = RUNTIME) -> VertxStub:
         """
         A stub that is live.
         """
-        stub = VertxStub(self.net, url, runtime)
+        stub = VertxStub(self.at(runtime), url, runtime)
         stub.start()
         self.assertEqual(["created", "in-progress", "live"], stub.statuses)
         return stub
@@ -67,7 +88,7 @@ class ViaTests(Case):
         """
         Nobody takes another's message for an echo, nobody hears its own, and no token is passed on.
         """
-        stubs = [LateVertxStub(self.net, f"{P}{n}", f"{RUNTIME}{n}") for n in range(2)]
+        stubs = [LateVertxStub(self.at(f"{RUNTIME}{n}"), f"{P}{n}", f"{RUNTIME}{n}") for n in range(2)]
         changes = f"comm://{D}/o/changes"
         for stub in stubs:
             stub.start()
@@ -294,8 +315,8 @@ class StatusTests(Case):
         A change of status that another runtime announces, which serves the registry, reaches who subscribed
         to it.
         """
-        self.net = Network(domain=D, registry={"url": "none"})
-        use(self.net.node, rule("permit", {"msgTo": {"equals": REGISTRY}}), rule("permit"))
+        self.start(registry={"url": "none"})
+        self.use(rule("permit", {"msgTo": {"equals": REGISTRY}}), rule("permit"))
         entity = f"hyperty://{D}/entity"
         watcher = self.stub()
         body = {"resources": [f"{entity}/registration"]}
@@ -333,7 +354,7 @@ class RegistrationTests(Case):
     """
 
     def setUp(self) -> None:
-        self.net = Network(RegistryNode(domain=D))
+        self.start_with_registry()
         stub = self.stub()
         value = {"number": 1}
         allocation = {"id": 1, "type": "create", "from": f"{P}/registry/allocation", "to": A}

@@ -255,6 +255,19 @@ class LimitTests(TermsCase):
         self.assertEqual(2, len(terms.buckets))
         self.assertEqual(2, len(self.node.rates))
 
+    def test_rates_that_nodes_share(self) -> None:
+        """
+        Messages that draw from a bucket which other nodes draw from are decided on one by one.
+        """
+        told: list[tuple[str, float, float]] = []
+        self.node.config.limits.session_rate_messages = 1000
+        self.node.config.limits.shared = True
+        self.node.rates.share(lambda kind, take: lambda *taken: told.append(taken))
+        self.node.apply()
+
+        self.assertEqual([], self.terms())
+        self.assertEqual({(1, len(told[0][0]))}, {(taken[1], 16) for taken in told})
+
     def test_idle_bucket(self) -> None:
         """
         A bucket from which nothing was taken for a minute is forgotten, and the flows that draw from it end.

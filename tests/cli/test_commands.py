@@ -13,8 +13,9 @@ from click.testing import CliRunner
 from twisted.python.failure import Failure
 
 from msgnode.cli.bench.load_generator import Loop
-from msgnode.cli.connection import Console, body_of
+from msgnode.cli.connection import Console
 from msgnode.cli.main import main
+from msgnode.cli.messaging.bodies import body_of
 from msgnode.cli.registry import _shown as shown_entry
 from msgnode.client import Refused
 

@@ -76,6 +76,18 @@ class ClientSuite:
         self.assertEqual({"method": "on"}, request.body)
         self.assertEqual(8, request.fields["priority"])
 
+    def test_ping_is_answered_by_the_node(self: Any) -> None:
+        """
+        A ping fires with the node's answer, does not count for resume, and fails without a connection.
+        """
+        answer = self.a.result(self.a.ping())
+
+        self.assertEqual(("mn:/session", 200), (answer.from_, answer.body["code"]))
+        self.assertEqual(21.5, (self.serve(lambda request: 21.5), self.ask().body["value"])[1])
+        self.a.result(self.a.close())
+        with self.assertRaises((TimedOut, Closed)):
+            self.a.result(self.a.ping())
+
     def test_each_request_has_a_transaction_of_its_own(self: Any) -> None:
         """
         Each request has a transaction of its own, or the one that it is given, and its answer has the same.
@@ -655,3 +667,11 @@ class WebSocketClientTests(ClientSuite, SynchronousTestCase):
     """
 
     wire = "web"
+
+
+class PollingClientTests(ClientSuite, SynchronousTestCase):
+    """
+    By long-polling.
+    """
+
+    wire = "poll"

@@ -87,7 +87,7 @@ class ResumeSuite:
         self.publish(2, 3)
         self.a.drop()  # they never left
         self.net.advance(1)
-        self.b.endpoint.link.serverIO.stalled = True
+        self.b.endpoint.links[-1].serverIO.stalled = True
         self.publish(4, 5)
         self.net.pump()
         self.b.drop()  # they never came
@@ -456,3 +456,30 @@ class WebSocketResumeTests(ResumeSuite, SynchronousTestCase):
 
         self.assertEqual(413, self.failureResultOf(asked, Refused).value.code)
         self.assertEqual([1, 2], self.got())
+
+
+class PollingResumeTests(ResumeSuite, SynchronousTestCase):
+    """
+    By long-polling.
+    """
+
+    wire = "poll"
+
+    def test_acknowledges_many_at_once(self) -> None:
+        """
+        Each GET acknowledges all that the answer before it had.
+        """
+        delivered = [self.a.deliver(f"{self.b.runtime}/x", number) for number in range(70)]
+        self.net.pump()
+
+        self.assertEqual(70, sum(each.called for each in delivered))
+
+    def test_no_answer_to_open(self) -> None:
+        """
+        A server that answers `open` with something else is no node.
+        """
+        client = Program(self.net, "c", self.wire)
+        self.net.node.handshake.respond = lambda message, connection: None
+
+        with self.assertRaisesRegex(CannotConnect, "not an open of a session"):
+            client.result(client.connect())

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.cluster_nodes import MemoryCluster
+from tests.support.policy_case import rule
 
 B = "b.example"
 
@@ -98,6 +99,30 @@ def test_identity_of_the_sender(cluster: MemoryCluster) -> None:
 
     identities = [envelope.identity for to, envelope, _ in cluster["n1"].streams.sent if B in to]
     assert ["ann@a.example"] == [each["user"] for each in identities]
+
+
+def test_identity_that_another_domain_asserts(cluster: MemoryCluster) -> None:
+    """
+    Policies at `out` of a member know who another domain says that the sender is, and that this domain does
+    not; at the gateway likewise.
+    """
+    out = {"direction": {"equals": "out"}}
+    claimed = {**out, "identity.user": {"equals": "bob@b.example"}, "identity.issuer": {"equals": B}}
+    bob, bill = far(cluster).client("bob"), far(cluster).client("bill")
+    bob.session.identity = "bob@b.example"
+    for node in ("n1", "n2"):
+        ann = cluster[node].client(f"ann-{node}")
+        cluster[node].use(
+            rule("deny", {**out, "identityVerified": {"equals": "true"}}),
+            rule("permit", claimed, 2),
+            rule("deny", out, 3),
+        )
+
+        for client in (bob, bill):
+            client.request(ann.hyperty, "ping")
+        cluster.flow()
+
+        assert [bob.hyperty] == [message["from"] for message in ann.take()], node
 
 
 def test_other_domain_is_away(cluster: MemoryCluster) -> None:

@@ -320,6 +320,45 @@ def test_policy_at_out_knows_the_sender(cluster: MemoryCluster) -> None:
     assert [ann.hyperty] == [message["from"] for message in bob.take()]
 
 
+# -- addresses of others ---------------------------------------------------------------------
+
+
+def ask_for(client: Any, address: str) -> int:
+    sm = f"domain://msg-node.{DOMAIN}/sm"
+    client.request(sm, "subscribe", body={"resources": [address]})
+    return codes(client.take())[-1]
+
+
+def test_address_below_a_runtime_at_another_node_cannot_be_bound(cluster: MemoryCluster) -> None:
+    """
+    What is below the runtimeURL of a session at another node is that session's, as it is at one node.
+    """
+    ann, bob = cluster["n1"].client("ann"), cluster["n2"].client("bob")
+
+    assert 403 == ask_for(ann, f"{bob.runtime}/y")
+    assert 200 == ask_for(ann, f"{ann.runtime}/y")
+    assert 200 == ask_for(ann, f"runtime://{DOMAIN}/nobody/y")
+
+
+def test_from_check_knows_what_sessions_at_other_nodes_hold() -> None:
+    """
+    With session.from_check a client can neither send from a hyperty that a session at another node has, nor
+    bind it; while that node is suspected, it can.
+    """
+    cluster = MemoryCluster(2, session={"from_check": "refuse"})
+    ann, bob = cluster["n1"].client("ann"), cluster["n2"].client("bob")
+
+    ann.tell({"id": 1, "type": "ping", "from": bob.hyperty, "to": bob.hyperty, "body": {}})
+    cluster.flow()
+    spoofed = bob.take()
+    refused = [message["body"]["code"] for message in ann.take()]
+    bound = ask_for(ann, bob.hyperty)
+    cluster.directory.suspected.add(cluster["n2"].name)
+
+    assert ([], [403], 403) == (spoofed, refused, bound)
+    assert 200 == ask_for(ann, bob.hyperty)
+
+
 # -- hostile or broken members -----------------------------------------------------------------
 
 

@@ -371,5 +371,14 @@ def test_systemd_unit():
 
     assert "twistd --nodaemon --pidfile= msgnode --config /etc/msgnode/msgnode.toml" in unit
     assert all(
-        f"\n{line}\n" in unit for line in ("Restart=on-failure", "DynamicUser=yes", "StateDirectory=msgnode")
+        f"\n{line}\n" in unit
+        for line in (
+            "Type=notify",
+            "Restart=on-failure",
+            "RestartPreventExitStatus=2",
+            "DynamicUser=yes",
+            "StateDirectory=msgnode",
+        )
     )
+    [stop] = re.findall(r"TimeoutStopSec=(\d+)", unit)
+    assert int(stop) > Config().drain_seconds

@@ -24,7 +24,7 @@ class Member:
     One node, whose process may be killed and started again on the same ports and with the same state.
     """
 
-    def __init__(self, directory: Path, name: str, url: str, more: str = "") -> None:
+    def __init__(self, directory: Path, name: str, url: str, more: str = "", session: str = "") -> None:
         self.name = f"mn://{DOMAIN}/{name}"
         self.directory = directory / name
         self.directory.mkdir(exist_ok=True)
@@ -34,7 +34,7 @@ class Member:
         listen = "\n".join(f'{kind} = ["tcp:{port}:interface=127.0.0.1"]' for kind, port in where.items())
         self.file.write_text(
             f'domain = "{DOMAIN}"\nnode = "{name}"\n{listen}\n'
-            f"[session]\nqueue_messages = 20000\n"
+            f"[session]\nqueue_messages = 20000\n{session}\n"
             f'[admin]\nlisten = "tcp:{self.admin}:interface=127.0.0.1"\n[cluster]\nurl = ["{url}"]\n{more}'
         )
         self.process: NodeProcess | None = None
@@ -74,14 +74,16 @@ class Member:
 class Cluster:
     """
     A nats-server, and nodes `n1`, `n2` and so on, which are all linked. `more` is the end of their
-    configuration, in its section `cluster`.
+    configuration, in its section `cluster`, `session` more of its section of that name.
     """
 
-    def __init__(self, count: int, more: str = "") -> None:
+    def __init__(self, count: int, more: str = "", session: str = "") -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="cluster-")
         self.directory = Path(self._directory.name)
         self.nats = NatsServer(client=free_port())
-        self.nodes = [Member(self.directory, f"n{n}", self.nats.url, more) for n in range(1, count + 1)]
+        self.nodes = [
+            Member(self.directory, f"n{n}", self.nats.url, more, session) for n in range(1, count + 1)
+        ]
         for node in self.nodes:
             node.start()
         self.wait_for_links()

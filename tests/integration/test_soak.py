@@ -46,3 +46,26 @@ def test_promises_are_kept_between_domains(tmp_path):
     found = json.loads(figures.read_text())
     assert found["broken promises"] == []
     assert found["kills"] == 3 and found["messages delivered"] > 200
+
+
+def test_promises_are_kept_by_several_nodes_of_one_domain(tmp_path):
+    """
+    While a node of three, a node with NATS, and NATS alone are killed, and connections break, nothing is
+    lost, doubled, out of order or kept silent about, and each session is held once in the end.
+    """
+    figures = tmp_path / "figures.json"
+    faults = ["break_connections", "kill_node", "kill_both", "kill_all_nats"]
+    command = [sys.executable, TOP / "tools/soak", "--cluster", "3", "--sticky", "--minutes", "0"]
+
+    done = subprocess.run(
+        [*command, "--seed", "2", "--rate", "10", "--json", figures, "--only", *faults],
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(figures.read_text())
+    assert found["broken promises"] == []
+    assert found["kills"] == 2 and found["messages delivered"] > 200

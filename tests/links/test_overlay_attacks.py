@@ -550,6 +550,30 @@ def test_two_nodes_with_one_name(errors):
     assert {} == conflicts
 
 
+def test_a_node_of_this_domain_that_was_started_again():
+    """
+    A node that was started again with another key is believed at once, although a third one still has a link
+    to its former start, if the carrier knows that the former key is gone; what is owed to it is kept.
+    """
+    first, near, third = (f"mn://a.example/{number}" for number in range(3))
+    world = network((first, near), (near, third), (first, third))
+    distrusted = []
+    overlay(world, near).distrusted = distrusted.append
+    claim = advertisement(first, links={near: 10, third: 10}, sequence=(9, 9), keys=node_keys())
+    compact = OpenSeal("of the second start").sign(claim)
+    wire(world, first, near).down()
+    world.run(0.1)
+
+    world.nodes[near].seal.refused.add(first)
+    overlay(world, near).forget_former()
+    forgotten = overlay(world, near).keys(first)
+    overlay(world, near).received(link(world, near, third), State(compact))
+
+    assert (None, claim.keys) == (forgotten, overlay(world, near).keys(first))
+    assert {} == overlay(world, near).states.conflicts
+    assert ([], 1) == (distrusted, refused(world, near)["former-key"])
+
+
 def test_two_processes_with_one_name_and_key(errors):
     """
     Two living processes with the same name and key raise their sequences without end; the operator is

@@ -20,7 +20,7 @@ class MemoryAdminHTTP(AdminHTTP):
         self.answer: Answer | None = None  # in the place of the node's
         self.tokens: list[str] = []
 
-    def request(self, method: str, url: str, token: str) -> Answer:
+    def request(self, method: str, url: str, token: str, body: bytes | None = None) -> Answer:
         self.tokens.append(token)
         if self.error is not None:
             raise self.error
@@ -29,5 +29,7 @@ class MemoryAdminHTTP(AdminHTTP):
         parts = urlsplit(url)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         client = HTTPClient(self.network, "admin")
-        response = client.request(method, path, Authorization=f"Bearer {token}", Host=parts.netloc)
+        response = client.request(
+            method, path, body or b"", Authorization=f"Bearer {token}", Host=parts.netloc
+        )
         return Answer(response.status, response.body)

@@ -16,10 +16,12 @@ class DirectoryNode:
     One start of a node: the addresses that are bound there, in truth and in its directory.
     """
 
-    def __init__(self, cluster: MemoryCluster, name: str, limits: DirectoryLimits | None = None):
+    def __init__(
+        self, cluster: MemoryCluster, name: str, limits: DirectoryLimits | None = None, forgets: bool = False
+    ):
         self.bound: set[str] = set()
         self.sessions: dict[str, int] = {}
-        members = cluster.start(name)
+        members = cluster.start(name, forgets)
         self.directory = ReplicatedDirectory(
             members, self.is_bound, cluster.clock, Slices(cluster.clock), limits
         )

@@ -59,12 +59,14 @@ class MemoryCluster:
         self.stopped: set[str] = set()
         self.starts = 0
 
-    def start(self, node):
+    def start(self, node, forgets=False):
         """
-        The members of a new start of the node; set its `listener`, then call `connect`.
+        The members of a new start of the node; set its `listener`, then call `connect`. `forgets`: it lost
+        its state directory.
         """
         self.starts += 1
-        self.nodes[node] = MemoryMembers(self, node, (node.encode(), self.starts), self.max_payload)
+        instance = node.encode() + (bytes([self.starts]) if forgets else b"")
+        self.nodes[node] = MemoryMembers(self, node, (instance, self.starts), self.max_payload)
         return self.nodes[node]
 
     def kill(self, node):

@@ -28,6 +28,7 @@ class SharedDirectory:
         self.runtimes: dict[str, dict[str, None]] = {}
         self.hidden: set[str] = set()
         self.asked: list[str] = []
+        self.suspected: set[str] = set()
         self.members: dict[str, MemberExchange] = {}
         self.settling: list[Deferred[None]] | None = None  # a list: nothing is settled yet
 
@@ -70,6 +71,9 @@ class DirectoryView:
 
     def unbound(self, address: str) -> None:
         self._shared.held.get(address, {}).pop(self._node, None)
+
+    def is_suspected(self, node: str) -> bool:
+        return node in self._shared.suspected
 
     def session_bound(self, name: str, token_hash: bytes, generation: int) -> None:
         self._shared.runtimes.setdefault(name, {})[self._node] = None

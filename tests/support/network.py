@@ -172,13 +172,14 @@ class Network:
         facts = NodeFacts(self.node.config, wall=self.wall)
         commands = PolicyCommands(self.policies, self.node.enforcement)
         self.operations = Operations(self.node, facts, self.lag, self.clock, self.tokens, commands)
+        self.facts, self.live = facts, self.operations.live
         self.listeners: dict[str, Any] = {}
 
     def wall(self) -> float:
         """
         Seconds since 1970, as the node counts them.
         """
-        return getattr(self.node, "wall", self.clock.seconds)()
+        return self.node.sessions.connections.closed.wall()
 
     def listener(self, name: str) -> Any:
         """

@@ -10,10 +10,16 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
 from msgnode.client import Client, Message
-from msgnode.client.endpoint import Endpoint, LineFactory, WebSocketFactory
+from msgnode.client.endpoint import Endpoint, LineFactory, PollFactory, WebSocketFactory
+from msgnode.client.polling.link import PollEndpoint
 from tests.support.network import Link, Network
 
-NAMES = {"line": "tcp://example.org:9091", "web": "ws://example.org/ws"}
+NAMES = {
+    "line": "tcp://example.org:9091",
+    "web": "ws://example.org/ws",
+    "poll": "http://example.org/poll",
+}
+LISTENERS = {"poll": "web"}  # where it is not the wire
 
 
 class MemoryEndpoint:
@@ -25,15 +31,32 @@ class MemoryEndpoint:
         self.net, self.listener = net, listener
         self.down = False
         self.attempts = 0
-        self.link: Link | None = None
+        self.links: list[Link] = []  # those that are not over; long-polling has two
+        self.polls = False
 
     def connect(self, factory: Factory) -> Deferred[Any]:
-        self.attempts += 1
+        self.attempts += not self.polls
         if self.down:
             return fail(Failure(ConnectionRefusedError()))
         protocol = factory.buildProtocol(None)
-        self.link = self.net.link(self.listener, protocol)
+        self.links = [link for link in self.links if not link.over]
+        self.links.append(self.net.link(self.listener, protocol))
         return succeed(protocol)
+
+
+class CountedPolling(PollEndpoint):
+    """
+    Counts attempts as the other wires do: not each connection of HTTP.
+    """
+
+    def __init__(self, net: Network, url: str, endpoint: MemoryEndpoint) -> None:
+        super().__init__(net.clock, url, endpoint)
+        self.counted = endpoint
+        endpoint.polls = True
+
+    def connect(self, protocolFactory: Any) -> Deferred[Any]:
+        self.counted.attempts += 1
+        return super().connect(protocolFactory)
 
 
 class Program(Client):
@@ -43,13 +66,16 @@ class Program(Client):
 
     def __init__(self, net: Network, name: str = "a", wire: str = "line", **options: Any) -> None:
         self.net = net
-        self.endpoint = MemoryEndpoint(net, wire)
+        self.endpoint = MemoryEndpoint(net, LISTENERS.get(wire, wire))
         self.came: list[Message] = []
         url = NAMES[wire]
         make = LineFactory if wire == "line" else lambda owner: WebSocketFactory(owner, url, net.clock)
         runtime = f"runtime://example.org/{name}" if name else ""
         options = {"chance": lambda: 0.0, "heard": self.came.append, **options}
-        super().__init__(net.clock, Endpoint(url, self.endpoint, make), runtime, **options)
+        where = Endpoint(url, self.endpoint, make)
+        if wire == "poll":
+            where = Endpoint(url, CountedPolling(net, url, self.endpoint), PollFactory)
+        super().__init__(net.clock, where, runtime, **options)
 
     def opened(self) -> "Program":
         """
@@ -76,13 +102,13 @@ class Program(Client):
         """
         The network takes all and carries nothing, and neither end is told.
         """
-        assert self.endpoint.link is not None
-        self.endpoint.link.clientIO.stalled = self.endpoint.link.serverIO.stalled = True
+        for link in self.endpoint.links:
+            link.clientIO.stalled = link.serverIO.stalled = True
 
     def drop(self) -> None:
         """
         The connection is gone without a word.
         """
-        assert self.endpoint.link is not None
-        self.endpoint.link.clientIO.abortConnection()
+        for link in self.endpoint.links:
+            link.clientIO.abortConnection()
         self.net.pump()

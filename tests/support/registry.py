@@ -22,13 +22,14 @@ class RegistryNode(MemoryNode):
     """
     The node; `domain` and `graph` are the registries' resources, `records` what the first one keeps.
 
-    `journey` lists the requests that reached the domain registry.
+    `journey` lists the requests that reached the domain registry. A node `beside` has the same registries.
     """
 
-    def __init__(self, **sections: Any) -> None:
+    def __init__(self, beside: "RegistryNode | None" = None, **sections: Any) -> None:
         super().__init__(**sections)
         database = connect(":memory:")
-        self.records = Records(database, self.clock.seconds)
+        own = Records(database, self.clock.seconds)
+        self.records: Records = own if beside is None else beside.records
         self.journey: list[tuple[str, str, bytes]] = []
         domain = DomainApi(self.records)
 

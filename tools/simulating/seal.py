@@ -15,13 +15,15 @@ class OpenSeal:
     """
     A Seal that believes everything that was signed by one of its kind. What it has signed is kept, decoded.
 
-    `key` is the name of the key: two nodes with one name and two keys are in conflict.
+    `key` is the name of the key: two nodes with one name and two keys are in conflict. Keys in `refused` are
+    not trusted any more.
     """
 
     _signed: dict[str, tuple[Advertisement, Signer]] = {}
 
     def __init__(self, key: str, until: float = float("inf")) -> None:
         self._signer = Signer(key.encode(), until)
+        self.refused: set[str] = set()
 
     def sign(self, advertisement: Advertisement) -> str:
         check(advertisement)
@@ -36,4 +38,7 @@ class OpenSeal:
         return self._signed[compact][0]
 
     def verify(self, compact: str, advertisement: Advertisement) -> Signer:
-        return self._signed[compact][1]
+        signer = self._signed[compact][1]
+        if signer.key_hash.decode() in self.refused:
+            raise Refused("untrusted", "a former key")
+        return signer

@@ -72,7 +72,7 @@ class Node:
         keys = NodeKeys(start, world.chance.randbytes(32), b"", frozenset({"zstd"}))
         if self.end is not None:
             keys = self.end.new_keys(world.clock).current.public
-        seal = OpenSeal(self.name)
+        seal = self.seal = OpenSeal(self.name)
         overlay = Overlay(
             world.clock, self.name, seal, keys, start=self.start, kind=self.kind, wall=world.clock.seconds
         )

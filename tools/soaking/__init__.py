@@ -11,5 +11,8 @@ says which promises of docs/protocol.md were broken.
 With `--federation`, `federation/` does the same with the nodes of several domains
 (`peers/domain_node.py`), each link behind a proxy, and clients of `load/member.py`.
 
+With `--cluster`, `cluster/` does the same with several nodes of one domain
+(`peers/member_node.py`) on two nats-servers (`peers/nats_process.py`), behind a balancer.
+
 The machine may be as slow as it likes: every wait ends by `progress.py`.
 """

@@ -59,6 +59,7 @@ class Disconnector(Service):
         self._refusals = 0  # failed calls since the last time the queue was empty
         self._pause: Any = None
         self._failures = FailureLog(log)
+        self._stopped = False
 
     def ended(self, session: Session) -> None:
         """
@@ -91,6 +92,7 @@ class Disconnector(Service):
         Also queue the registrations of sessions that ended before a restart.
         """
         super().startService()
+        self._stopped = False
         for sid, rows in groupby(self._registered.take_leftovers(), itemgetter(0)):
             while urls := [url for _, url in islice(rows, ADDRESSES)]:
                 self._later("", sid, urls)
@@ -101,9 +103,29 @@ class Disconnector(Service):
                 self._after, lambda: self._say(call, runtime, sid, urls)
             )
             self._soon.add(call)
+            self._registered.leaving.update(dict.fromkeys(urls, False))
 
     def _say(self, call: IDelayedCall, runtime: str, sid: int, urls: list[str]) -> None:
         self._soon.discard(call)
+        others = self._registered.others
+        if others is None or self._get(runtime) is not None:
+            self._disconnect_all(runtime, sid, urls)
+            return
+        self._registered.leaving.update(dict.fromkeys(urls, True))
+        others.claimed(runtime, urls).addCallback(self._claimed, runtime, sid, urls)
+
+    def _claimed(self, claimed: set[str], runtime: str, sid: int, urls: list[str]) -> None:
+        """
+        The other nodes have said which of these they have.
+        """
+        if self._stopped:
+            return  # what was not disconnected is in the database
+        self._registered.leaving.update(dict.fromkeys(urls, False))
+        for url in claimed:
+            self._told_for(sid, url)
+        self._disconnect_all(runtime, sid, [url for url in urls if url not in claimed])
+
+    def _disconnect_all(self, runtime: str, sid: int, urls: list[str]) -> None:
         session = self._get(runtime)
         if session is None:
             self._waiting.extend((sid, url) for url in urls)
@@ -111,10 +133,16 @@ class Disconnector(Service):
             return
         for url in urls:
             self._registered.add(url, session, anew=False)
-            self._registered.told(sid, url)
+            self._told_for(sid, url)
+
+    def _told_for(self, sid: int, url: str) -> None:
+        self._registered.leaving.pop(url, None)
+        self._registered.told(sid, url)
 
     def stopService(self) -> None:
         super().stopService()
+        self._stopped = True
+        self._registered.leaving.clear()
         self._waiting.clear()
         for call in self._soon:
             call.cancel()
@@ -128,7 +156,7 @@ class Disconnector(Service):
         while self._waiting and self._under_way < CONCURRENCY and self._pause is None:
             sid, url = self._waiting.popleft()
             if url in self._registered:
-                self._registered.told(sid, url)
+                self._told_for(sid, url)
                 passed += 1
                 if passed == ADDRESSES:
                     self._pause = self._clock.callLater(0, self._resume)
@@ -145,7 +173,7 @@ class Disconnector(Service):
             self._refusals = 0
 
     def _done(self, done: None, sid: int, url: str) -> None:
-        self._registered.told(sid, url)
+        self._told_for(sid, url)
 
     def _not_told(self, why: Failure, sid: int, url: str) -> None:
         if not why.check(Rejected):

@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 
 from msgnode.backends.http_client import BackendClient, Response, Unanswered
 from msgnode.backends.registry import requests
+from msgnode.backends.registry.registrations import OtherNodes
 from msgnode.backends.registry.requests import Call
 from msgnode.backends.registry.status import DISCONNECTED, LIVE, StatusNotifications
 from msgnode.config.sections import RegistryOptions
@@ -36,6 +37,9 @@ class Registrations(Protocol):
     The table of the registrations of each session (registrations.py).
     """
 
+    others: OtherNodes | None
+
+    def __contains__(self, url: str) -> bool: ...
     def add(self, url: str, session: Session, anew: bool) -> bool: ...
     def drop(self, url: str) -> None: ...
     def owner(self, url: str) -> str: ...
@@ -103,18 +107,18 @@ class DomainRegistry:
         if kind == "create":
             call = requests.create(body, message.from_, session.runtime)
             self._check_user(body, session)
-            self._check_owner(call.url, session)
+            await self._check_owner(call.url, session)
             return await self._create(call._replace(payer=self.payer(message, session)), session)
         if kind == "update":
             call = requests.update(body, self._domain)
-            self._check_owner(call.url, session)
+            await self._check_owner(call.url, session)
             call = call._replace(payer=self.payer(message, session))
             return await self._update(call, session, body.get("method") == "refresh")
         if kind == "delete":
             found, name = requests.delete(body)
             self._check_user(body, session)
             if found is not None:
-                self._check_owner(found.url, session)
+                await self._check_owner(found.url, session)
             return await self._delete(found, name, session)
         raise Rejected(
             f"the domain registry understands create, read, update and delete, not {message.type!r}"
@@ -132,11 +136,15 @@ class DomainRegistry:
                 f"you are {session.identity}; you cannot register for {user!r}"[:300], 403, "identity"
             )
 
-    def _check_owner(self, url: str, session: Session) -> None:
+    async def _check_owner(self, url: str, session: Session) -> None:
         """
-        The entry of an authenticated user may be changed only by that user.
+        The entry of an authenticated user may be changed only by that user, at whichever node it was
+        registered.
         """
-        if self._is_anothers(url, session):
+        others, owner = self._registered.others, self._registered.owner(url)
+        if others is not None and url not in self._registered:
+            owner = await others.owner(url)
+        if owner not in ("", session.identity):
             raise Rejected(f"{url} was registered by another user"[:300], 403, "identity")
 
     def _is_anothers(self, url: str, session: Session) -> bool:

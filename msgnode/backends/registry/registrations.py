@@ -2,7 +2,10 @@
 The registrations of each session at the domain registry, which are disconnected when the session ends.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from twisted.internet.defer import Deferred
 
 from msgnode.sessions.limits.memory_budget import REGISTERED, Account, Budget, text_size
 from msgnode.sessions.persistence import SessionStore
@@ -10,10 +13,30 @@ from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES
 
 
+class OtherNodes(Protocol):
+    """
+    The registrations of the other nodes of the domain (cluster/ownership/registrations.py).
+    """
+
+    def claimed(self, runtime: str, urls: list[str]) -> Deferred[set[str]]:
+        """
+        The addresses that a session elsewhere has registered, or takes over from an ended session of this
+        runtime, or that another node disconnects. Never fails.
+        """
+
+    def owner(self, url: str) -> Deferred[str]:
+        """
+        The authenticated user that registered an address at another node; "" for none. Never fails.
+        """
+
+
 class Registrations:
     """
     The table of registrations. An address belongs to the session that registered it last; `get` finds a
     session by name.
+
+    `leaving` has the addresses of ended sessions that this node is to disconnect; true for those about which
+    it is asking the other nodes.
     """
 
     def __init__(
@@ -28,6 +51,8 @@ class Registrations:
         self._holder: dict[str, int] = {}
         self._leftovers: list[tuple[int, str]] = []  # of sessions that ended before a restart: sid, address
         self._owner: dict[str, str] = {}  # the authenticated user that registered an address
+        self.others: OtherNodes | None = None  # None: the node is alone in its domain
+        self.leaving: dict[str, bool] = {}
 
     def owner(self, url: str) -> str:
         """
@@ -89,6 +114,12 @@ class Registrations:
                 self._accounts[sid].charge(-_size(url))
             self._session_store.unregistered(sid, url)
 
+    def of(self, session: Session) -> list[str]:
+        """
+        The addresses that the session has registered.
+        """
+        return sorted(self._by_session.get(session.sid, ()))
+
     def ended(self, session: Session) -> list[str]:
         """
         The addresses that an ended session leaves. They stay in the database until `told`.
@@ -128,6 +159,20 @@ class Registrations:
                 del self._holder[url]
                 self._owner.pop(url, None)
             yield sorted(left)
+
+    def claim(self, runtime: str, urls: Iterable[str], is_first: bool) -> list[str]:
+        """
+        Those of the addresses that another node need not disconnect: sessions here have them, or take them
+        over, or this node disconnects them. If both nodes ask each other, the one that `is_first` does.
+        """
+        session, claimed = self._get(runtime), []
+        for url in urls:
+            if session is not None and url not in self._holder:
+                self.add(url, session, anew=False)
+            is_asking = self.leaving.get(url)
+            if url in self._holder or is_asking is False or (is_asking and is_first):
+                claimed.append(url)
+        return claimed
 
     def forget(self, session: Session) -> None:
         """

@@ -27,7 +27,7 @@ from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.input_order import InputOrder
 from msgnode.sessions.limits.memory_budget import KEYED, Budget, binding_size
 from msgnode.sessions.persistence import SessionStore
-from msgnode.sessions.routing import SUBSCRIBED
+from msgnode.sessions.routing import RUNTIMES, SUBSCRIBED
 from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES, Slices
 
@@ -259,6 +259,8 @@ class Binder:
         owner = self._routes.runtime(address)
         if owner is not None and owner is not session:
             raise Rejected(f"{address} belongs to the runtime {owner.runtime}", 403, "not-your-address")
+        if owner is None and address.startswith(RUNTIMES) and self._ownership.is_held_elsewhere(address):
+            raise Rejected(f"{address} belongs to a runtime at another node", 403, "not-your-address")
 
 
 class Requests:

@@ -4,7 +4,8 @@ Requests to the admin listener of a node, with the token of an operator.
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -69,15 +70,26 @@ class AdminHTTP:
     HTTP without proxies and redirects, either of which would get the token.
     """
 
-    def request(self, method: str, url: str, token: str) -> Answer:
+    def request(self, method: str, url: str, token: str, body: bytes | None = None) -> Answer:
         """
         Send a request, and wait for the answer. Raises OSError.
         """
         opener = build_opener(ProxyHandler({}), _NoRedirect)
-        request = Request(url, method=method, headers={"Authorization": f"Bearer {token}"})
+        request = Request(url, body, {"Authorization": f"Bearer {token}"}, method=method)
         try:
             with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
                 return Answer(answer.status, answer.read())
+        except HTTPError as why:
+            return Answer(why.code, why.read())
+
+    def lines(self, url: str, token: str) -> Answer | Iterator[bytes]:
+        """
+        The lines of an answer that does not end, or the answer if it is an error. Raises OSError.
+        """
+        opener = build_opener(ProxyHandler({}), _NoRedirect)
+        request = Request(url, headers={"Authorization": f"Bearer {token}"})
+        try:
+            return iter(opener.open(request, timeout=TIMEOUT_SECONDS))
         except HTTPError as why:
             return Answer(why.code, why.read())
 
@@ -115,6 +127,30 @@ class AdminClient:
     def post(self, *path: str) -> Any:
         return self._ask("POST", path, ())
 
+    def order(self, method: str, *path: str, body: Any = None) -> Any:
+        return self._ask(method, path, (), None if body is None else json.dumps(body).encode())
+
+    def raw(self, *path: str, query: Iterable[tuple[str, str]] = ()) -> bytes:
+        """
+        The bytes of an answer that is not JSON as a whole.
+        """
+        with self._errors():
+            answer = self._http.request("GET", self._url(path, query), self._token)
+        if answer.status >= 300:
+            self._understood(answer)
+        return answer.body
+
+    def lines(self, *path: str, query: Iterable[tuple[str, str]] = ()) -> Iterator[bytes]:
+        """
+        The lines of an answer that does not end.
+        """
+        with self._errors():
+            found = self._http.lines(self._url(path, query), self._token)
+            if isinstance(found, Answer):
+                self._understood(found)
+            else:
+                yield from found
+
     def _read(self, path: Path) -> str:
         try:
             lines = path.read_text("utf-8").splitlines()
@@ -131,14 +167,33 @@ class AdminClient:
             self.console.stop(f"{path} has no token", USAGE)
         return tokens[0]
 
-    def _ask(self, method: str, path: Iterable[str], query: Iterable[tuple[str, str]]) -> Any:
+    def _url(self, path: Iterable[str], query: Iterable[tuple[str, str]]) -> str:
         parts = list(path)
         if not all(parts):
             self.console.stop("expected a domain such as b.example, found ''", USAGE)
         url = "/".join([f"{self._admin}/api/v1", *(quote(part, safe="") for part in parts)])
         parameters = urlencode(list(query))
+        return f"{url}?{parameters}" if parameters else url
+
+    def _ask(
+        self,
+        method: str,
+        path: Iterable[str],
+        query: Iterable[tuple[str, str]],
+        body: bytes | None = None,
+    ) -> Any:
+        url = self._url(path, query)
+        with self._errors():
+            answer = self._http.request(method, url, self._token, body)
+        return self._understood(answer)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """
+        Ends the command if the node is not reached.
+        """
         try:
-            answer = self._http.request(method, f"{url}?{parameters}" if parameters else url, self._token)
+            yield
         except TimeoutError:
             self._late()
         except URLError as why:
@@ -149,7 +204,6 @@ class AdminClient:
             self._stranger("does not speak HTTP")
         except (OSError, ValueError) as why:
             self._unreached(getattr(why, "strerror", None) or str(why))
-        return self._understood(answer)
 
     def _understood(self, answer: Answer) -> Any:
         try:

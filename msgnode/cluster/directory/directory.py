@@ -3,8 +3,8 @@ The replicated directory: each member sends the others what it binds, and keeps 
 
 A lookup is one dict access. A change is one entry of a delta to each member; nothing is
 written to disk, because a member that starts again is sent a snapshot. A member that is silent is suspected
-after SUSPECT_SECONDS: its addresses stay, and messages to it wait in its stream. They end with the lease,
-or at once when it starts again.
+after SUSPECT_SECONDS: its addresses stay, and messages to it wait in its stream. They end with the lease;
+when it starts again, with the end of its snapshot, or at once if it has lost its memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator

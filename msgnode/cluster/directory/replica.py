@@ -49,11 +49,15 @@ class Replica:
 
     def begin(self, epoch: tuple[bytes, int]) -> None:
         """
-        Follow that start of the member. The addresses of an earlier start end at once.
+        Follow that start of the member. If it has the memory of an earlier start, the addresses of that one
+        stay until its snapshot is whole, because what is published meanwhile goes only to the members that
+        the table names; else they end at once.
         """
-        if epoch != self.epoch:
+        if epoch[0] == self.epoch[0] and epoch != self.epoch:
+            self.restart()
+        elif epoch != self.epoch:
             self.drop()
-            self.epoch = epoch
+        self.epoch = epoch
         self._asked_at = None
 
     def drop(self) -> None:

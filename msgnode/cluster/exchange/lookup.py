@@ -76,6 +76,11 @@ class MemberLookup:
             return True
         return self.federates and self._home(address) not in ("", self._own)
 
+    def is_held_elsewhere(self, address: str) -> bool:
+        directory = self._directory
+        found = directory.holders(address) if address.startswith(RUNTIMES) else directory.shared(address)
+        return any(not directory.is_suspected(node) for node in found)
+
     def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:
         if is_multicast(address) and self.is_own(address):
             return None  # every subscriber's member has told it
@@ -89,10 +94,11 @@ class MemberLookup:
         """
         Refuses subscriptions in domains that another member reaches, for nothing published there would come.
         """
-        by_host = {split(address)[1]: address for address in addresses if not self.is_own(address)}
-        if not by_host:
+        hosts = dict.fromkeys(split(address)[1] for address in addresses if not self.is_own(address))
+        if not hosts:
             return None
-        asked = [self._directory.ask(address) for address in by_host.values()]
+        # Not for the address itself, because a member that has only subscribers of it would answer, too.
+        asked = [self._directory.ask(f"domain://msg-node.{host}/sm") for host in hosts]
         return gatherResults(asked).addCallback(_check_unreached)
 
     def _asked(self, nodes: tuple[str, ...], address: str) -> tuple[str, ...]:

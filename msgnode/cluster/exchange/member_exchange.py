@@ -20,6 +20,7 @@ from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.exchange.node_parts import NodeParts
 from msgnode.links.overlay.network import Network
 from msgnode.links.stream.streams import Streams
+from msgnode.protocol.message import Message
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
 
@@ -70,8 +71,11 @@ class MemberExchange:
         # Bound methods of the parts: a message would otherwise pay for one more call.
         self.holders, self.is_held = lookup.holders, lookup.is_held
         self.ask, self.subscribe = lookup.ask, lookup.subscribe
+        self.is_held_elsewhere = lookup.is_held_elsewhere
         self.send, self.send_copies, self.carry = sending.send, sending.send_copies, sending.carry
         self.received, self.received_several = receiving.received, receiving.received_several
+        self.copy_id = sending.copy_id
+        self._sending = sending
         exchange.members = self
 
     def start(self, federates: bool = False) -> None:
@@ -81,6 +85,11 @@ class MemberExchange:
         """
         self._lookup.federates = federates
         self._node.join_cluster(self)
+
+    def forward(self, message: Message, session: Session) -> bool:
+        to = message.to
+        nodes = self.holders(to, False) if isinstance(to, str) and self._lookup.is_own(to) else ()
+        return len(nodes) == 1 and self._sending.forward(message, session, nodes[0])
 
     # -- what this node holds ------------------------------------------------------------------
 
@@ -98,7 +107,8 @@ class MemberExchange:
         if not runtime.startswith("mn:"):
             session = self._node.routes.runtime(runtime)
             self._changed(runtime)
-            self._directory.session_bound(runtime, _token_hash(session), 0)
+            generation = session.generation if session is not None else 1
+            self._directory.session_bound(runtime, _token_hash(session), generation)
 
     def closed(self, runtime: str) -> None:
         if not runtime.startswith("mn:"):

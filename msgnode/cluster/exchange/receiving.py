@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 
 from msgnode.bus.receipts import RECEIPT, is_awaited, wants_answer
 from msgnode.cluster.exchange.arrival import MemberArrival
-from msgnode.cluster.exchange.sending import MemberSending
+from msgnode.cluster.exchange.sending import COPY, MemberSending
 from msgnode.links.exchange.envelopes import ASKED
 from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.exchange.node_parts import NodeParts
@@ -64,7 +64,7 @@ class MemberReceiving:
         later = None
         try:
             if envelope.kind in ("message", ASKED):
-                later = self._receive(source, envelope, payload)
+                later = self._receive(source, envelope, payload, envelope.id)
             elif envelope.kind == "receipt":
                 self._receive_receipt(source, envelope, payload)
             else:
@@ -87,9 +87,10 @@ class MemberReceiving:
         path: tuple[tuple[str, int], ...],
         keep: Callable[[], Callable[[], None]],
     ) -> None:
-        for payload in payloads:
+        instance, first = envelope.id
+        for index, payload in enumerate(payloads):
             try:
-                later = self._receive(source, envelope, payload)
+                later = self._receive(source, envelope, payload, (instance, first + index))
             except Malformed:
                 self._drop(source, "malformed")
                 continue
@@ -103,7 +104,9 @@ class MemberReceiving:
         if not self._exchange.receipts.receive(envelope, receipt):
             self._counts.note(source, "unasked")
 
-    def _receive(self, source: str, envelope: Envelope, payload: bytes) -> Deferred[Any] | None:
+    def _receive(
+        self, source: str, envelope: Envelope, payload: bytes, id: tuple[bytes, int]
+    ) -> Deferred[Any] | None:
         """
         Delivers one message to sessions here; a Deferred, without a failure, if it takes more than one turn.
         """
@@ -111,7 +114,9 @@ class MemberReceiving:
         if session is None:
             self._drop(source, "limit")
             return None
-        message = decode(payload, MemberArrival(source, session, envelope.identity))
+        arrival = MemberArrival(source, session, envelope.identity, id)
+        arrival.hops, arrival.is_copy = envelope.code, envelope.reason == COPY
+        message = decode(payload, arrival)
         message.received_at = time_ns()
         message.receipt = envelope.kind == ASKED
         message.priority = min(9, max(0, envelope.priority))

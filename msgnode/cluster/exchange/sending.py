@@ -10,6 +10,7 @@ from twisted.python.failure import Failure
 
 from msgnode.bus.receipts import RECEIPT
 from msgnode.bus.router import Router
+from msgnode.cluster.exchange.arrival import MemberArrival
 from msgnode.links.exchange.counts import ExchangeCounts
 from msgnode.links.exchange.envelopes import ASKED, MessageIds, envelope_of, identity_of
 from msgnode.links.exchange.gathering import Gathering
@@ -18,12 +19,16 @@ from msgnode.links.exchange.outgoing import Outgoing
 from msgnode.links.exchange.receipts import to_remote
 from msgnode.links.overlay.network import Network
 from msgnode.links.stream.streams import Envelope, NoRoom, Outcome, Streams
+from msgnode.policy.decision.context import Peer
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, recall
 from msgnode.sessions.session import Session
 from msgnode.structures.log_limits import FailureLog
 
 log = Logger()
+
+COPY = "copy"  # the reason in an envelope: other members have got the message, too
+MAX_HOPS = 4  # members that forward a message whose session moves again and again
 
 
 class MemberSending:
@@ -56,6 +61,8 @@ class MemberSending:
         self._options = options
         self._counts = counts
         self._gatherings: dict[str, Gathering] = {}  # by member
+        self._copied: Message | None = None  # of which there are several copies
+        self._copied_id = (b"", 0)
         self._failures = FailureLog(log)
 
     def send(self, message: Message, session: Session, node: str) -> None:
@@ -86,12 +93,16 @@ class MemberSending:
 
     # -- Sending, of what is gathered -----------------------------------------------------------
 
-    def send_alone(self, message: Message, session: Session, node: str) -> None:
+    def send_alone(
+        self, message: Message, session: Session, node: str, id: tuple[bytes, int] | None = None
+    ) -> None:
         """
         Sends one message, after those that are gathered. Raises Rejected.
         """
         self._gathering(node).leave()
         envelope = self._envelope(message, session)
+        if id is not None:
+            envelope.id, envelope.reason = id, COPY
         if message.receipt:
             envelope.kind = ASKED
         self._outgoing.send_to(message, session, node, envelope, message.data, "wait")
@@ -104,12 +115,24 @@ class MemberSending:
 
     # -- copies ------------------------------------------------------------------------------
 
+    def copy_id(self, message: Message) -> tuple[bytes, int] | None:
+        """
+        The id that all copies of a message have, while it is delivered; None if there is only one.
+        """
+        if message is self._copied:
+            return self._copied_id
+        origin = message.origin
+        return origin.id if isinstance(origin, MemberArrival) else None
+
     def send_copies(self, message: Message, session: Session, nodes: Iterable[str]) -> int:
         reached = 0
+        self._copied, self._copied_id = message, (id := self._ids.next())
         for node in nodes:
             gathering = self._gathering(node)
             try:
-                if not gathering.join(message, session) and not gathering.begin(message, session, node, None):
+                if not gathering.join(message, session, id) and not gathering.begin(
+                    message, session, node, None, id
+                ):
                     self._send_copy(message, session, node)
             except Rejected as why:  # NoRoom
                 self._counts.note(node, why.reason)
@@ -118,15 +141,33 @@ class MemberSending:
         message.outcome, message.recipients = "", 0  # which the router adds up
         return reached
 
+    def forward(self, message: Message, session: Session, node: str) -> bool:
+        """
+        Sends what another member has routed on to the member where its session is now.
+        """
+        arrival = message.origin
+        if not isinstance(arrival, MemberArrival) or arrival.is_copy or arrival.hops >= MAX_HOPS:
+            return False
+        self._gathering(node).leave()
+        envelope = envelope_of(message, arrival.id or self._ids.next(), self._options)
+        envelope.identity, envelope.code = arrival.sender_fields, arrival.hops + 1
+        envelope.kind = ASKED if message.receipt else envelope.kind
+        self._streams.send(node, envelope, message.data, partial(self._lost, node), session.runtime)
+        message.outcome, message.recipients = "delivered", 1
+        self._counts.note(node, "forwarded")
+        return True
+
     def _send_copy(self, message: Message, session: Session, node: str) -> None:
         self._gathering(node).leave()
         envelope = self._envelope(message, session)
+        if message is self._copied:
+            envelope.id, envelope.reason = self._copied_id, COPY
         self._streams.send(node, envelope, message.data, partial(self._lost, node), session.runtime)
         self._counts.note(node, "sent")
 
     def _envelope(self, message: Message, session: Session) -> Envelope:
         envelope = envelope_of(message, self._ids.next(), self._options)
-        envelope.identity = identity_of(session, self._own)
+        envelope.identity = _asserted(message) if session.is_node else identity_of(session, self._own)
         return envelope
 
     def _lost(self, node: str, envelope: Envelope, outcome: Outcome) -> None:
@@ -140,7 +181,7 @@ class MemberSending:
 
     def carry(self, node: str, data: bytes) -> None:
         """
-        Sends a receipt or an answer of this node to the member where its asker is. Never raises.
+        Sends a receipt, an answer or another message of this node to the member that it is for. Never raises.
         """
         try:
             message = recall(data)
@@ -167,5 +208,16 @@ class MemberSending:
             self._counts.note(node, "overflow")
 
 
+def _asserted(message: Message) -> dict[str, str]:
+    """
+    The identity of a sender in another domain, as that domain says.
+    """
+    came_from: Peer | None = getattr(message.origin, "came_from", None)
+    if came_from is None or came_from.identity is None:
+        return {}
+    identity = came_from.identity
+    return {"issuer": came_from.issuer, "user": identity.user, "idp": identity.provider}
+
+
 def _may_gather(message: Message, node: str) -> bool:
-    return True
+    return not _asserted(message)

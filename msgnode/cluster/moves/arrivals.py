@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import msgspec
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import Logger
 
 from msgnode.cluster.moves.session_holder import Release, SessionHolder
@@ -42,7 +42,7 @@ class _Arrival(msgspec.Struct, eq=False):
 class Arrivals:
     """
     The handovers to this node. `send` sends an answer to a member; `imported` is called for each session that
-    is held here from now on.
+    is held here from now on. `settled` fires when all members know what this node holds.
     """
 
     def __init__(
@@ -52,7 +52,9 @@ class Arrivals:
         send: Callable[[str, AnyStatement], None],
         imported: Callable[[Release], None],
         most: int,
+        settled: Callable[[], Deferred[None]],
     ) -> None:
+        self._settled = settled
         self._node = node
         self._holder = holder
         self._send = send
@@ -107,13 +109,18 @@ class Arrivals:
         if len(arrival.parts) >= state.size:
             data = bytes(arrival.parts)
             arrival.parts.clear()
-            written = self._holder.import_state(of, arrival.release, data)
-            self._write(arrival, written, Got(state.id, 0, False)).addCallback(self._hold, arrival)
+            written = maybeDeferred(self._holder.import_state, of, arrival.release, data)
+            written.addCallback(self._hold, arrival)
+            self._write(arrival, written, Got(state.id, 0, False))
 
-    def _hold(self, is_written: bool, arrival: _Arrival) -> None:
-        if is_written:
-            self._imported_state(arrival)
-            self._imported(arrival.release)
+    def _hold(self, done: None, arrival: _Arrival) -> Deferred[None]:
+        """
+        The session is here. Its earlier holder hears of that when the other members know where it is: then
+        what they still send there comes to an end.
+        """
+        self._imported_state(arrival)
+        self._imported(arrival.release)
+        return self._settled()
 
     def _imported_state(self, arrival: _Arrival) -> None:
         if arrival.is_importing:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 from msgnode.cluster.membership import Members
 from msgnode.cluster.moves.arrivals import Arrivals
 from msgnode.cluster.moves.departures import Departures
+from msgnode.cluster.moves.flushing import Flushing
 from msgnode.cluster.moves.handover import Handover
 from msgnode.cluster.moves.session_holder import Release, SessionHolder
 from msgnode.cluster.moves.takes import Outcome, Takes
@@ -29,6 +30,8 @@ from msgnode.cluster.moves.wire import (
     Answer,
     AnyStatement,
     End,
+    Flush,
+    Flushed,
     Fragment,
     Got,
     Messages,
@@ -96,7 +99,11 @@ class Moves:
         directory: SessionDirectory,
         clock: IReactorTime,
         random_bytes: Callable[[int], bytes] = os.urandom,
+        flushing: Flushing | None = None,
+        settled: Callable[[], Deferred[None]] = lambda: succeed(None),
     ) -> None:
+        self.flushing = flushing or Flushing(members, clock)
+        self.flushing.send = self._reply
         self.counts = MoveCounts()
         self._members = members
         self._holder = holder
@@ -108,7 +115,7 @@ class Moves:
         self._releasing: set[str] = set()  # names whose release is not on disk yet
         self._unreleased: set[str] = set()  # names whose release could not be written
         self._takes = Takes(members.node, clock, self._reply, MAX_MOVES)
-        self._arrivals = Arrivals(members.node, holder, self._reply, self._imported, MAX_MOVES)
+        self._arrivals = Arrivals(members.node, holder, self._reply, self._imported, MAX_MOVES, settled)
         self._logged: set[str] = set()
         self._turn_call: IDelayedCall | None = None
         self._tick_call: IDelayedCall | None = None
@@ -127,6 +134,7 @@ class Moves:
                 call.cancel()
         self._turn_call = self._tick_call = None
         self._takes.stop()
+        self.flushing.stop()
 
     @property
     def under_way(self) -> tuple[int, int, int]:
@@ -153,6 +161,12 @@ class Moves:
         taken = self._takes.take(name, claim, node, generation)
         self._wake()
         return taken
+
+    def is_leaving(self, name: str) -> bool:
+        """
+        Is a session of that name being handed over to another member?
+        """
+        return name in self._by_name
 
     def compare(self, name: str) -> None:
         """
@@ -226,6 +240,7 @@ class Moves:
     def member_up(self, node: str, epoch: tuple[bytes, int]) -> None:
         self._departures(node).link_up()
         self._takes.member_up(node)
+        self.flushing.member_up(node)
         self._wake()
 
     def member_down(self, node: str) -> None:
@@ -251,6 +266,10 @@ class Moves:
             self._takes.answered(node, statement)
         elif isinstance(statement, Want | Got):
             self._advanced(node, statement)
+        elif isinstance(statement, Flush):
+            self.flushing.asked(node, statement)
+        elif isinstance(statement, Flushed):
+            self.flushing.answered(node, statement)
         else:
             self._arrived(node, statement)
         self._wake()

@@ -5,29 +5,36 @@ The state has the messages that were sent and not acknowledged, too: a client th
 their numbers before any other, and learns at once that none is missing.
 """
 
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Protocol
 
 import msgspec
+from msgspec import Meta
 
 from msgnode.cluster.directory.wire import Address, Counter
 from msgnode.sessions.allocation_keys import Keys
 from msgnode.sessions.inbox import Inbox
-from msgnode.sessions.persistence import SessionStore
+from msgnode.sessions.persistence import SessionMove, SessionStore
 from msgnode.sessions.principal import read_proof
 from msgnode.sessions.queue import FOREVER, QueuedMessage
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import Sessions
+from msgnode.structures.time_slices import ADDRESSES
+
+CopyId = tuple[Annotated[bytes, Meta(max_length=64)], int]
 
 
 class Message(msgspec.Struct, array_like=True):
     """
-    An undelivered message. `number` is 0 unless it was sent; `ttl` in seconds, -1 without a limit.
+    An undelivered message. `number` is 0 unless it was sent; `ttl` in seconds, -1 without a limit. `copy` is
+    the id that all copies of a message have, if others may have come to the new holder by themselves.
     """
 
     number: int
     priority: int
     ttl: float
     data: bytes
+    copy: CopyId | None = None
 
 
 class Numbers(msgspec.Struct):
@@ -68,6 +75,8 @@ class State(msgspec.Struct):
     sent: list[Message]
     bindings: list[tuple[Address, int]]
     keys: list[tuple[str, Address]]
+    claims: dict[str, Counter] = {}
+    registered: list[Address] = []
 
 
 class Bindings(Protocol):
@@ -95,10 +104,17 @@ _message_decoder = msgspec.msgpack.Decoder(Message)
 _OBJECT = 8  # bits of a binding below the length of its object (bus/routing_table.py)
 
 
-def export_state(session: Session, sessions: Sessions) -> bytes:
+def export_state(
+    session: Session,
+    sessions: Sessions,
+    registered: list[str] | None = None,
+    bindings: Mapping[str, int] | None = None,
+) -> bytes:
     """
-    The state of the session. OSError if a message cannot be read back.
+    The state of the session, with the addresses that it has registered, and its bindings unless others are
+    given. OSError if a message cannot be read back.
     """
+    bindings = session.bindings if bindings is None else bindings
     mailbox = session.mailbox
     outbox, inbox, keys = mailbox.outbox, mailbox.inbox, session.keys
     numbered = outbox.numbered() if outbox is not None else ()
@@ -108,22 +124,28 @@ def export_state(session: Session, sessions: Sessions) -> bytes:
         last=outbox.last if outbox is not None else 0,
         received=inbox.received if inbox is not None else 0,
         sent=[_export(kept, number, sessions) for number, kept in numbered],
-        bindings=list(session.bindings.items()),
+        bindings=list(bindings.items()),
         keys=[
             (key, address)
-            for address in session.bindings
+            for address in bindings
             if keys is not None and (key := keys.of(address)) is not None
         ],
+        claims=session.move.claims if session.move is not None else {},
+        registered=registered or [],
     )
     return msgspec.msgpack.encode(state)
 
 
 def export_messages(
-    session: Session, sessions: Sessions, after: int, most_bytes: int
+    session: Session,
+    sessions: Sessions,
+    after: int,
+    most_bytes: int,
+    copies: Mapping[int, CopyId] | None = None,
 ) -> list[tuple[int, bytes]]:
     """
     The queued messages with keys above `after`, in the order of their keys: of about `most_bytes` together,
-    but at least one if there is one.
+    but at least one if there is one. `copies` has the ids of copies by key.
     """
     found: list[tuple[int, bytes]] = []
     size = 0
@@ -133,7 +155,9 @@ def export_messages(
         size += kept.size
         if found and size > most_bytes:
             break
-        found.append((kept.key, msgspec.msgpack.encode(_export(kept, 0, sessions))))
+        message = _export(kept, 0, sessions)
+        message.copy = copies.get(kept.key) if copies else None
+        found.append((kept.key, msgspec.msgpack.encode(message)))
     return found
 
 
@@ -142,27 +166,74 @@ def _export(kept: QueuedMessage, number: int, sessions: Sessions) -> Message:
     return Message(number, kept.priority, ttl, sessions.journal.data(kept))
 
 
-def import_state(name: str, data: bytes, node: Parts) -> Session:
+def read_state(data: bytes) -> State:
+    """
+    The state that another node exported. ValueError, also as msgspec.DecodeError, if it is malformed.
+    """
+    state = _decoder.decode(data)
+    bytes.fromhex(state.record.token)
+    return state
+
+
+def import_state(name: str, data: bytes, node: Parts, generation: int = 1) -> Session:
     """
     A session with that name and the state that another node exported. It waits for its client, as one that
     has just lost its connection. ValueError, also as msgspec.DecodeError, if the state is malformed.
     """
-    state = _decoder.decode(data)
+    session, bindings = begin_import(name, read_state(data), node, generation)
+    for _ in bindings:
+        pass
+    return session
+
+
+def begin_import(name: str, state: State, node: Parts, generation: int = 1) -> tuple[Session, Iterator[None]]:
+    """
+    A session with that name and state, and the steps that give it its addresses.
+    """
     record, sessions = state.record, node.sessions
     token_hash, proof = bytes.fromhex(record.token), read_proof(record.proof)
-    session = sessions.create(name, record.anonymous, record.host)
+    session = sessions.create(name, record.anonymous, record.host, generation)
     session.used, session.identity, session.proof = state.used, record.identity, proof
     sessions.adopt_token(session, token_hash)
     _restore(state, session, sessions)
-    for address, kinds in state.bindings:
-        node.routes.bind(address, session, kinds & 0xFF, kinds >> _OBJECT)
-    if state.keys:
-        keys = session.keys = Keys(session.account)
-        for key, address in state.keys:
-            keys.add(key, [address])
-            node.session_store.keyed(session.sid, key, [address])
+    if state.claims:
+        session.move = SessionMove(claims=dict(state.claims))
     sessions.start_grace_period(session, None)
-    return session
+    return session, bind(state, session, node)
+
+
+def bind(state: State, session: Session, node: Parts) -> Iterator[None]:
+    """
+    Binds the session to the addresses of the state, in slices.
+    """
+    for done, (address, kinds) in enumerate(state.bindings, 1):
+        if session.ended:
+            return
+        node.routes.bind(address, session, kinds & 0xFF, kinds >> _OBJECT)
+        if done % ADDRESSES == 0:
+            yield
+    if state.keys and session.keys is None:
+        session.keys = Keys(session.account)
+    for done, (key, address) in enumerate(state.keys, 1):
+        if session.ended or session.keys is None:
+            return
+        if address in session.bindings and session.keys.of(address) is None:
+            session.keys.add(key, [address])
+            node.session_store.keyed(session.sid, key, [address])
+        if done % ADDRESSES == 0:
+            yield
+
+
+def merge_messages(state: State, session: Session, sessions: Sessions) -> None:
+    """
+    Queues what the session was sent at another node in an earlier epoch, and its client has not had.
+    """
+    if session.move is None:
+        session.move = SessionMove()
+    session.move.claims = {**state.claims, **session.move.claims}
+    for message in state.sent:
+        message.number = 0
+        _import(message, session, sessions)
 
 
 def _restore(state: State, session: Session, sessions: Sessions) -> None:
@@ -190,9 +261,35 @@ def import_messages(messages: list[bytes], session: Session, sessions: Sessions)
     Queue messages that another node exported.
     """
     for data in messages:
-        _import(_message_decoder.decode(data), session, sessions)
+        import_message(read_message(data), session, sessions)
+
+
+def read_message(data: bytes) -> Message:
+    """
+    A message that another node exported. msgspec.DecodeError if it is malformed.
+    """
+    return _message_decoder.decode(data)
+
+
+def import_message(message: Message, session: Session, sessions: Sessions) -> None:
+    """
+    Queue a message that another node exported.
+    """
+    message.number = 0
+    _import(message, session, sessions)
+
+
+def import_late(message: Message, session: Session, sessions: Sessions) -> QueuedMessage:
+    """
+    Queue a message that the other node got after it had released the session.
+    """
+    return session.mailbox.adopt_late(message.data, _until(message, sessions), message.priority)
 
 
 def _import(message: Message, session: Session, sessions: Sessions) -> None:
-    until = FOREVER if message.ttl < 0 else sessions.now() + message.ttl
+    until = _until(message, sessions)
     session.mailbox.adopt(message.data, until, message.priority, message.number)
+
+
+def _until(message: Message, sessions: Sessions) -> float:
+    return FOREVER if message.ttl < 0 else sessions.now() + message.ttl

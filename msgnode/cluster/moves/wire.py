@@ -131,7 +131,24 @@ class Got(Statement, tag="got"):
     ended: bool
 
 
-AnyStatement = Take | Answer | Offer | Want | State | Messages | Fragment | End | Got
+class Flush(Statement, tag="flush"):
+    """
+    The sender asks whether all that the receiver has sent, to it and to each of `nodes`, is acknowledged.
+    """
+
+    id: Counter
+    nodes: Annotated[list[Node], Meta(max_length=64)]
+
+
+class Flushed(Statement, tag="flushed"):
+    """
+    All that the sender had sent when it was asked is acknowledged.
+    """
+
+    id: Counter
+
+
+AnyStatement = Take | Answer | Offer | Want | State | Messages | Fragment | End | Got | Flush | Flushed
 
 _decoder = msgspec.msgpack.Decoder(AnyStatement)
 _encoder = msgspec.msgpack.Encoder()

@@ -117,6 +117,7 @@ class DomainPolicies:
         requests.offer(PART, self._take_part)
         requests.offer(LIVE, self._tell_live)
         requests.on_up.append(self._compare)
+        requests.on_down.append(self._drop_parts)
 
     # -- PolicyDomain ------------------------------------------------------------------------
 
@@ -254,6 +255,19 @@ class DomainPolicies:
             return b""
         del self._coming[node]
         return self._take(node, b"".join(coming.parts)).addCallback(_encode)
+
+    def _drop_parts(self, node: str) -> None:
+        """
+        Forgets what has come from a member whose link is down: it sends all of it again.
+        """
+        self._coming.pop(node, None)
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """
+        The bytes of parts whose last one has not come yet.
+        """
+        return sum(coming.size for coming in self._coming.values())
 
     def _take(self, node: str, data: bytes) -> Deferred[Outcome]:
         sent = _sent.decode(data)

@@ -13,15 +13,19 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
+from msgnode.cluster.relay.wire import POLL
 from msgnode.connectors.http.poll_connection import REMOVED_TEXT, PollConnection
 from msgnode.connectors.http.poll_post import OPENS, HTTPRefusal, PollPost, Step, checked
+from msgnode.connectors.http.relaying import Relaying
 from msgnode.connectors.http.requests import (
     MAX_WAIT_SECONDS,
     WAIT_SECONDS,
     allow_origin,
     bearer,
+    identity_of,
     parameters,
     peer_of,
+    session_of,
 )
 from msgnode.node import Node
 from msgnode.protocol.address import SESSION
@@ -31,10 +35,10 @@ from msgnode.sessions.access.authentication import LAPSED
 from msgnode.sessions.session import Session
 from msgnode.transport.cork import Cork
 from msgnode.transport.http_answers import answer_error, answer_json
-from msgnode.transport.sockets import verified_name
 
 log = Logger()
 
+UNKNOWN = "no session has this token; open one"
 MAX_POSTS = 10  # POSTs of one client that wait for an earlier one
 
 
@@ -50,6 +54,7 @@ class PollResource(Resource):
         self._node = node
         self._cork = cork
         self._clock = clock
+        self._relaying = Relaying(node, POLL)
         self._clients: dict[Session, PollConnection] = {}
         self._purge_at = 100
 
@@ -62,10 +67,11 @@ class PollResource(Resource):
         if request.postpath:
             return answer_error(request, 404, "long-polling is at /poll")
         try:
-            if request.method == b"POST":
-                return self._post(request)
-            if request.method == b"GET":
-                return self._get(request)
+            if request.method in (b"GET", b"POST"):
+                relayed = self._relaying.by_token(request, UNKNOWN)
+                if relayed is not None:
+                    return relayed
+                return self._post(request) if request.method == b"POST" else self._get(request)
         except HTTPRefusal as why:
             return answer_error(request, why.status, str(why), why.retry_after)
         if request.method == b"OPTIONS":
@@ -205,7 +211,7 @@ class PollResource(Resource):
     def _make_client(self, request: Request) -> PollConnection:
         peer = peer_of(request, self._node.connection_limits)
         client = PollConnection(peer, self._node.sessions, self._cork, self._clock)
-        client.identity = verified_name(request.channel.transport)
+        client.identity = identity_of(request)
         return client
 
     # -- GET -----------------------------------------------------------------
@@ -227,9 +233,9 @@ class PollResource(Resource):
         """
         Returns the client of that session token; a session with another connection, or none, continues here.
         """
-        session = self._node.sessions.by_token(token)
+        session = session_of(request, token, self._node.sessions)
         if session is None:
-            raise HTTPRefusal(401, "no session has this token; open one")
+            raise HTTPRefusal(401, UNKNOWN)
         if self._node.authenticator.lapsed(session):
             raise HTTPRefusal(401, LAPSED)
         client = self._clients.get(session)

@@ -6,10 +6,14 @@ from urllib.parse import parse_qs, urlsplit
 
 from twisted.web.server import Request
 
+from msgnode.connectors.http.relayed import RelayedHTTPRequest
 from msgnode.sessions.limits.connection_limits import ConnectionLimits
-from msgnode.transport.sockets import bearer_token
+from msgnode.sessions.session import Session
+from msgnode.sessions.session_table import Sessions
+from msgnode.transport.sockets import bearer_token, verified_name
 
 WAIT_SECONDS, MAX_WAIT_SECONDS = 25.0, 30.0  # for which a request may wait; common proxies allow no more
+SESSION_TOKEN_PREFIX = "mns_"
 MAX_ANSWER_BYTES = 1024 * 1024  # of the messages in one answer to a poll; the others stay in the mailbox
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
@@ -21,7 +25,11 @@ def headers(request: Request, name: bytes) -> list[str]:
 def bearer(request: Request) -> str | None:
     """
     Returns the token in `Authorization: Bearer`; None if the request has no such header.
+
+    Of a relayed request only the hash of its session token is known: its prefix stands for it.
     """
+    if isinstance(request, RelayedHTTPRequest):
+        return SESSION_TOKEN_PREFIX
     return bearer_token(next(iter(headers(request, b"Authorization")), ""))
 
 
@@ -33,7 +41,27 @@ def parameters(request: Request) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
 
 
+def session_of(request: Request, token: str, sessions: Sessions) -> Session | None:
+    """
+    The session of this node that the request's session token is of.
+    """
+    if isinstance(request, RelayedHTTPRequest):
+        return sessions.by_token_hash(request.token_hash)
+    return sessions.by_token(token)
+
+
+def identity_of(request: Request) -> str:
+    """
+    The name in the client's verified certificate; "" if it has none.
+    """
+    if isinstance(request, RelayedHTTPRequest):
+        return request.identity
+    return verified_name(request.channel.transport)
+
+
 def peer_of(request: Request, connection_limits: ConnectionLimits) -> str:
+    if isinstance(request, RelayedHTTPRequest):
+        return request.peer
     forwarded = ",".join(headers(request, b"X-Forwarded-For"))
     return connection_limits.named(request.client, forwarded)
 

@@ -17,7 +17,9 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
+from msgnode.cluster.relay.wire import MESSAGE
 from msgnode.connectors.http.openapi import DOCUMENT
+from msgnode.connectors.http.relaying import Relaying
 from msgnode.connectors.http.requests import (
     MAX_WAIT_SECONDS,
     WAIT_SECONDS,
@@ -25,8 +27,10 @@ from msgnode.connectors.http.requests import (
     authority_of,
     bearer,
     headers,
+    identity_of,
     parameters,
     peer_of,
+    session_of,
 )
 from msgnode.connectors.http.rest_exchange import NotNow, RestRequest, again_in
 from msgnode.connectors.http.site import NotHere
@@ -42,9 +46,9 @@ from msgnode.sessions.queue import REQUESTS
 from msgnode.sessions.session import Session
 from msgnode.transport.cork import Cork
 from msgnode.transport.http_answers import answer_error, answer_json
-from msgnode.transport.sockets import verified_name
 
 ANSWERED = REQUESTS | {"delete"}
+UNKNOWN = "no session has this token; open a session, or leave the token out"
 
 
 class Messages(Resource):
@@ -58,6 +62,7 @@ class Messages(Resource):
         self._cork = cork
         self._clock = clock
         self._domain = Domain(node.config.domain)
+        self._relaying = Relaying(node, MESSAGE)
 
     def getChild(self, path: bytes, request: Request) -> Resource:
         return NotHere()
@@ -77,6 +82,9 @@ class Messages(Resource):
         if not self._is_known_origin(request):
             why = "a page of another origin must name its session's token, or be named in allowed_origins"
             return answer_error(request, 403, why)
+        relayed = self._relaying.by_token(request, UNKNOWN)
+        if relayed is not None:
+            return relayed
         try:
             return self._post(request)
         except Rejected as why:
@@ -105,9 +113,9 @@ class Messages(Resource):
         wait = _wait(parameters(request), message)
         exchange = RestRequest(self._node, self._clock, request)
         exchange.peer = peer_of(request, self._node.connection_limits)
-        exchange.identity = verified_name(request.channel.transport)
+        exchange.identity = identity_of(request)
         try:
-            session, wanted = self._asker(exchange, bearer(request) or "")
+            session, wanted = self._asker(exchange, request, bearer(request) or "")
             carry = partial(self._carry, exchange, message, session, wait, request)
             if wanted is None:
                 return carry()
@@ -183,17 +191,19 @@ class Messages(Resource):
 
     # -- the sender ----------------------------------------------------------
 
-    def _asker(self, exchange: RestRequest, token: str) -> tuple[Session | None, Deferred[None] | None]:
+    def _asker(
+        self, exchange: RestRequest, request: Request, token: str
+    ) -> tuple[Session | None, Deferred[None] | None]:
         """
         The session that has this session token; else a Deferred, while an identity token is checked.
         """
-        session = self._node.sessions.by_token(token) if token else None
+        session = session_of(request, token, self._node.sessions) if token else None
         if session is not None:
             if self._node.authenticator.lapsed(session):
                 raise Rejected(LAPSED, 401, "token")
             return session, None
         if token.startswith("mns_"):
-            raise Rejected("no session has this token; open a session, or leave the token out", 401, "token")
+            raise Rejected(UNKNOWN, 401, "token")
         authenticator = self._node.authenticator
         if authenticator.is_open:
             return None, None

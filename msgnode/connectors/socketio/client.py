@@ -67,10 +67,11 @@ class SocketClient:
         clock: IReactorTime,
         events: Events,
         version: int,
+        sid: str,
         forget: Callable[["SocketClient"], None],
         linger: Callable[["SocketClient"], None],
     ) -> None:
-        self.sid = token_urlsafe(15)
+        self.sid = sid
         self.version = version
         self.peer = self.identity = self.bearer = ""
         self.session: Session | None = None

@@ -11,6 +11,8 @@ from typing import Any
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
+from msgnode.cluster.relay.wire import SOCKET_IO
+from msgnode.connectors.http.relaying import Relaying
 from msgnode.connectors.http.requests import allow_origin, bearer, parameters, peer_of
 from msgnode.connectors.http.site import Upgrade
 from msgnode.connectors.socketio import codec
@@ -71,6 +73,7 @@ class SocketIO(Resource):
         self._factory = factory
         self._node = factory.node
         self._upgrade = Upgrade(factory)
+        self._relaying = Relaying(factory.node, SOCKET_IO)
 
     def render(self, request: Request) -> Any:
         asked = parameters(request)
@@ -105,6 +108,9 @@ class SocketIO(Resource):
                 request.setHeader(b"Connection", b"close")
                 return answer_error(request, 503, STOPPING.word, 1)
             return self._welcome(request, version)
+        relayed = self._relaying.by_sid(request, asked["sid"])
+        if relayed is not None:
+            return relayed
         client = self._factory.polling(asked["sid"])
         if request.method == b"GET":
             return self._poll(client, request)

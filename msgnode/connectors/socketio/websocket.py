@@ -2,12 +2,14 @@
 The WebSockets of Socket.IO clients, and the table of the clients.
 """
 
+from secrets import token_urlsafe
 from typing import Any
 
 from autobahn.websocket.types import ConnectionDeny
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+from msgnode.cluster.relay.holders import SID_BYTES
 from msgnode.connectors.node_websocket import NodeWebSocket, NodeWebSocketFactory
 from msgnode.connectors.socketio import codec
 from msgnode.connectors.socketio.client import SocketClient
@@ -137,8 +139,10 @@ class SocketIOFactory(NodeWebSocketFactory):
         self.set_options(2 * self.node.config.limits.message_bytes)
 
     def make_client(self, version: int) -> SocketClient:
+        members = self.node.member_relay
+        sid = token_urlsafe(SID_BYTES) if members is None else members.sids.new_sid()
         client = SocketClient(
-            self.node, self.cork, self.clock, self._events, version, self.forget, self.linger
+            self.node, self.cork, self.clock, self._events, version, sid, self.forget, self.linger
         )
         self._clients[client.sid] = client
         return client
@@ -149,6 +153,10 @@ class SocketIOFactory(NodeWebSocketFactory):
         """
         client = self._clients.get(sid)
         if client is None:
+            members = self.node.member_relay
+            if members is not None and members.sids.holder(sid):
+                # Reached only by a WebSocket: polls are relayed.
+                raise Unfit("this client is at another node of the domain; it goes on by polling")
             raise Unfit("no client has this 'sid'; begin with a GET without one")
         if client.websocket is not None:
             raise Unfit("this client has changed to WebSocket")

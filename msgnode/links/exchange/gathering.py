@@ -44,9 +44,11 @@ class Sending(Protocol):
     The sender of a message that is alone, and of what became of each that was gathered (Outgoing).
     """
 
-    def send_alone(self, message: Message, session: Session, node: str) -> None:
+    def send_alone(
+        self, message: Message, session: Session, node: str, id: tuple[bytes, int] | None = None
+    ) -> None:
         """
-        Sends one message. Raises Rejected.
+        Sends one message, with an id of its own unless one is given. Raises Rejected.
         """
 
     def refused(self, message: Message, sid: int, why: Rejected) -> None:
@@ -73,6 +75,7 @@ class Gathered(msgspec.Struct, gc=False):
     identity: dict[str, str]
     payloads: list[bytes]
     size: int
+    id: tuple[bytes, int] | None = None  # of the first, if the messages have ids that follow each other
 
 
 class Gathering:
@@ -113,10 +116,10 @@ class Gathering:
         self._gathered: Gathered | None = None
         self._failures = FailureLog(log)
 
-    def join(self, message: Message, session: Session) -> bool:
+    def join(self, message: Message, session: Session, id: tuple[bytes, int] | None = None) -> bool:
         """
-        Takes the message if it is like those that are gathered; else they leave. Raises Rejected if a policy
-        refuses it.
+        Takes the message if it is like those that are gathered, and its id follows theirs; else they leave.
+        Raises Rejected if a policy refuses it.
         """
         gathered = self._gathered
         if gathered is None:
@@ -132,6 +135,7 @@ class Gathering:
             or message.bulk != first.bulk
             or size > MAX_SEVERAL_BYTES
             or len(gathered.payloads) == MAX_SEVERAL
+            or not _follows(id, gathered)
             or not _is_plain(message)
         ):
             self.leave()
@@ -144,7 +148,14 @@ class Gathering:
         message.outcome, message.recipients = "delivered", 1
         return True
 
-    def begin(self, message: Message, session: Session, node: str, far: Session | None) -> bool:
+    def begin(
+        self,
+        message: Message,
+        session: Session,
+        node: str,
+        far: Session | None,
+        id: tuple[bytes, int] | None = None,
+    ) -> bool:
         """
         Takes the first message, if others may join it.
         """
@@ -158,7 +169,7 @@ class Gathering:
         ):
             return False
         identity = identity_of(session, self._own)
-        self._gathered = Gathered(session, node, far, message, identity, [message.data], size)
+        self._gathered = Gathered(session, node, far, message, identity, [message.data], size, id)
         self._before_write(self._leave_now)
         message.outcome, message.recipients = "delivered", 1
         return True
@@ -173,7 +184,7 @@ class Gathering:
         sending, session = self._sending, gathered.session
         try:
             if len(gathered.payloads) == 1:
-                sending.send_alone(gathered.first, session, gathered.node)
+                sending.send_alone(gathered.first, session, gathered.node, gathered.id)
             else:
                 self._send(gathered)
         except Rejected as why:
@@ -188,8 +199,11 @@ class Gathering:
 
     def _send(self, gathered: Gathered) -> None:
         session, node, payloads = gathered.session, gathered.node, gathered.payloads
-        envelope = envelope_of(gathered.first, self._ids.take(len(payloads)), self._options)
+        id = gathered.id or self._ids.take(len(payloads))
+        envelope = envelope_of(gathered.first, id, self._options)
         envelope.kind, envelope.compress, envelope.identity = SEVERAL, False, gathered.identity
+        if gathered.id is not None:
+            envelope.reason = "copy"
         sid = session.sid
 
         def ended(envelope: Envelope, payload: bytes, outcome: Outcome) -> None:
@@ -201,6 +215,13 @@ class Gathering:
             self._counts.note(node, why.reason, len(payloads))
             raise
         self._counts.note(node, "sent", len(payloads))
+
+
+def _follows(id: tuple[bytes, int] | None, gathered: Gathered) -> bool:
+    if id is None or gathered.id is None:
+        return id is gathered.id
+    instance, first = gathered.id
+    return id == (instance, first + len(gathered.payloads))
 
 
 def _is_plain(message: Message) -> bool:

@@ -97,6 +97,13 @@ class Arrival(NodeConnection):
         self.id = id
         self.is_passed_on = self.is_proven = self.is_publication = False
 
+    @property
+    def came_from(self) -> Peer:
+        """
+        The node whose domain says who the sender is.
+        """
+        return self.far
+
     def speaks_for(self, far: Peer, session: Session) -> None:
         """
         Makes this a message of the node that sent it first.

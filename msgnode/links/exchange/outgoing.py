@@ -215,12 +215,14 @@ class Outgoing:
             and not self._origins.may_be_passed_on(message, node)
         )
 
-    def send_alone(self, message: Message, session: Session, node: str) -> None:
+    def send_alone(
+        self, message: Message, session: Session, node: str, id: tuple[bytes, int] | None = None
+    ) -> None:
         """
         Sends one message, after those that are gathered (Sending).
         """
         self._gathering.leave()
-        envelope = envelope_of(message, self._ids.next(), self._options)
+        envelope = envelope_of(message, id or self._ids.next(), self._options)
         envelope.identity = self._identity(message, session)
         payload = without_via(message)
         sid = 0 if payload is message.data else session.sid  # the stub of the sender would hear it

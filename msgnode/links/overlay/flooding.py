@@ -43,6 +43,11 @@ class FloodingListener(Protocol):
 
     def is_reachable(self, node: str) -> bool: ...
 
+    def is_key_of(self, node: str, key_hash: bytes) -> bool:
+        """
+        May a node that is reachable still sign by this key?
+        """
+
     def met_own(self, advertisement: Advertisement, compact: str, signer: Signer, peer: str) -> None: ...
 
 
@@ -253,7 +258,8 @@ class Flooding:
         """
         node = claim.node
         is_same_process = claim.keys.start == newest.advertisement.keys.start
-        if is_same_process or not self._listener.is_reachable(node):
+        is_held = self._listener.is_reachable(node) and self._listener.is_key_of(node, newest.signer.key_hash)
+        if is_same_process or not is_held:
             for record in list(self._states.of_node(node)):
                 record.signer = signer if record.advertisement.audience != claim.audience else record.signer
             self._states.conflicts.pop(node, None)

@@ -89,6 +89,8 @@ class Overlay:
         self._reverifying: IDelayedCall | None = None
         # Called with a node whose certificate has ended, or is trusted no more.
         self.distrusted: Callable[[str], None] = lambda node: None
+        # May the node still sign by the key with that hash? Members of a cluster announce theirs.
+        self.is_still_key: Callable[[str, bytes], bool] = lambda node, key_hash: True
         self._own_met: dict[bytes, int] = {}
         self._digest_at = clock.seconds() + DIGEST_SECONDS
         self._tick: IDelayedCall | None = clock.callLater(TICK_SECONDS, self._ticked)
@@ -237,6 +239,9 @@ class Overlay:
     def is_reachable(self, node: str) -> bool:
         return node in self.routes
 
+    def is_key_of(self, node: str, key_hash: bytes) -> bool:
+        return self.is_still_key(node, key_hash)
+
     def met_own(self, advertisement: Advertisement, compact: str, signer: Signer, peer: str) -> None:
         keys = self.own.keys
         if not self.own.met(advertisement, compact) or advertisement.keys.start == keys.start:
@@ -287,6 +292,19 @@ class Overlay:
             self._reverifying.cancel()
         self._reverify(keys)
 
+    def forget_former(self) -> None:
+        """
+        Nodes of this domain were started again with other keys: what they advertised by the former ones does
+        not count any more. Their new advertisements would else be refused as a second claim of their names,
+        for as long as a third node still has a link to the former start.
+        """
+        domain = domain_of(self._node)
+        for key, record in list(self.states.records.items()):
+            if domain_of(key[0]) == domain and not self._is_signed_by_trusted(record):
+                self.refusals.count("former-key")
+                self._remove(key, is_distrusted=False)
+        self.routes.changed()
+
     def _reverify(self, keys: list[Key]) -> None:
         self._reverifying = None
         for key in keys[:REVERIFIED_AT_ONCE]:
@@ -302,6 +320,13 @@ class Overlay:
             self._seal.verify(record.compact, record.advertisement)
         except Refused as why:
             self.refusals.refuse(record.advertisement.node, why.reason, str(why))
+            return False
+        return True
+
+    def _is_signed_by_trusted(self, record: Record) -> bool:
+        try:
+            self._seal.verify(record.compact, record.advertisement)
+        except Refused:
             return False
         return True
 

@@ -81,6 +81,7 @@ class Several:
             yield payload
             if self._kept and (before := self._kept.pop(at, None)) is not None:
                 before()
+        self._at = len(self._payloads)  # the listener is done with the last one, too
 
     def keep(self) -> Callable[[], None]:
         """

@@ -222,6 +222,14 @@ class NodeStreams:
         peer = self._peers.get(destination)
         return 0 if peer is None else len(peer.outgoing)
 
+    def unacknowledged(self, destination: str) -> Callable[[], bool]:
+        """
+        A test whether anything that has been sent to the node until now is not acknowledged.
+        """
+        peer = self._peers.get(destination)
+        entries = [] if peer is None else peer.outgoing.backlog.last_entries()
+        return lambda: not all([entry.settled for entry in entries])
+
     def waiting(self) -> Iterator[str]:
         return (node for node, peer in self._peers.items() if len(peer.outgoing))
 

@@ -68,6 +68,7 @@ class Context:
     `direction` is `connect`, `in`, `out` or `subscribe`. `trust` is `claimed` if an unauthenticated sender's
     identity is taken from the body, else `verified`. `now` returns the local time. `topic` returns the owner
     of an address and the owner's user. `far` is the other node, if the message crosses between domains.
+    `came_from` is the other node, at `out` too, if its domain says who the sender is.
     `kind_of` returns what is known of the record with an id.
     `consulted` is the sum of the sources of the attributes that were read
     (attribute.HEADER etc.).
@@ -75,6 +76,7 @@ class Context:
 
     __slots__ = (
         "_body",
+        "came_from",
         "connector",
         "consulted",
         "direction",
@@ -126,6 +128,7 @@ class Context:
         rates: Callable[[str, int], float] | None = None,
         far: Peer | None = None,
         kind_of: Callable[[str], RecordKind | None] = unknown_record,
+        came_from: Peer | None = None,
     ) -> None:
         self.message = message
         self.direction = direction
@@ -145,6 +148,7 @@ class Context:
         self.rates = rates
         self.far = far
         self.kind_of = kind_of
+        self.came_from = far if came_from is None and direction != "out" else came_from
         self.values: dict[str, Any] = {}
         self.consulted = HEADER
         self.unenforced: list[Any] = []
@@ -182,6 +186,7 @@ class Context:
             rates=self.rates,
             far=self.far,
             kind_of=self.kind_of,
+            came_from=self.came_from,
         )
         moved._body = self._body
         return moved
@@ -271,7 +276,7 @@ class Context:
         """
         The sender's identity as its own domain says: this node, or the one it came from.
         """
-        return self.far.identity if self._came_over_link and self.far is not None else self.identity
+        return self.came_from.identity if self.came_from is not None else self.identity
 
     @property
     def issuer(self) -> str | None:
@@ -280,11 +285,7 @@ class Context:
         """
         if self.asserted is None:
             return None
-        return (self.far.issuer if self._came_over_link and self.far is not None else self.domain) or None
-
-    @property
-    def _came_over_link(self) -> bool:
-        return self.far is not None and self.direction != "out"
+        return (self.came_from.issuer if self.came_from is not None else self.domain) or None
 
     @property
     def scopes(self) -> list[str] | None:

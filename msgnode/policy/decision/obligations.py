@@ -30,7 +30,7 @@ class Obligation(Struct, frozen=True):
 class RateLimit(Obligation, frozen=True):
     """
     A rate limit: `rate` messages per `per` seconds, up to `burst` at once, for each value of the attributes
-    in `key`.
+    in `key`; `shared` with the other nodes of the domain.
     """
 
     key: tuple[Attribute, ...]
@@ -38,6 +38,7 @@ class RateLimit(Obligation, frozen=True):
     per: float
     burst: float
     on_exceed: str = "deny"  # or delay, or log
+    shared: bool = False
 
 
 class MaxBytes(Obligation, frozen=True):

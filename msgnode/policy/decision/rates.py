@@ -4,17 +4,22 @@ attributes.
 """
 
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from msgnode.policy.decision.attribute import WINDOWS, Attribute
 from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.obligations import Obligation, RateLimit
 from msgnode.policy.decision.values import text_of
 from msgnode.protocol.address import MAX_ADDRESS_CHARS
-from msgnode.structures.token_bucket import refilled
+from msgnode.structures.token_bucket import Share, Take, refilled
 
 MAX_BUCKETS = 10_000
+MAX_DEBT_SECONDS = 86_400.0  # of a bucket that other nodes draw from as well
+
+_Key = TypeVar("_Key")
 
 
 class RateLimits:
@@ -22,6 +27,9 @@ class RateLimits:
     The token buckets of `rateLimit`. Beyond `most`, the least recently used is removed.
 
     `now` returns seconds. A reload of the policy keeps the buckets, since a limit is identified by its rule.
+
+    A limit that is shared with the other nodes of the domain has its buckets by the hash of their key, as the
+    seconds of its rate that were taken: what another node took counts before this node knows the rate.
     """
 
     def __init__(self, now: Callable[[], float], most: int = MAX_BUCKETS) -> None:
@@ -29,9 +37,27 @@ class RateLimits:
         self._most = most
         # Tokens left, and the time of that.
         self._buckets: OrderedDict[tuple[object, ...], tuple[float, float]] = OrderedDict()
+        # Seconds that were taken, and the time of that.
+        self._shared: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._taken: Take | None = None  # None: there are no other nodes
 
     def __len__(self) -> int:
-        return len(self._buckets)
+        return len(self._buckets) + len(self._shared)
+
+    def share(self, share: Share) -> None:
+        """
+        Share limits that are `shared` with other nodes.
+        """
+        self._taken = share("policy", self._take_elsewhere)
+
+    def _take_elsewhere(self, name: str, seconds: float, nothing: float) -> None:
+        now = self._now()
+        taken = self._taken_seconds(name, now) + seconds
+        self._put(self._shared, name, (min(taken, MAX_DEBT_SECONDS), now))
+
+    def _taken_seconds(self, name: str, now: float) -> float:
+        taken, then = self._shared.get(name, (0.0, now))
+        return max(0.0, taken - max(0.0, now - then))
 
     def acquire(self, limit: RateLimit, context: Context) -> float:
         """
@@ -56,7 +82,7 @@ class RateLimits:
             key = key_of(limit, context)
             left = self._left(limit, key, now)
             if left >= 1:
-                paying.append((key, left - 1))
+                paying.append((limit, key, left - 1))
                 continue
             wait = (1 - left) * limit.per / limit.rate
             # A limit that stops the message precedes one that only logs.
@@ -64,19 +90,31 @@ class RateLimits:
             if (stops, wait) > (stopped, longest):
                 refused, longest = limit, wait
         if refused is None or refused.on_exceed == "log":
-            for key, left in paying:
-                self._keep(key, left, now)
+            for limit, key, left in paying:
+                self._keep(limit, key, left, now)
         return refused, longest
 
     def _left(self, limit: RateLimit, key: tuple[object, ...], now: float) -> float:
+        if limit.shared and self._taken is not None:
+            return limit.burst - self._taken_seconds(_name(key), now) * limit.rate / limit.per
         left, then = self._buckets.get(key, (limit.burst, now))
         return refilled(left, now - then, limit.rate / limit.per, limit.burst)
 
-    def _keep(self, key: tuple[object, ...], left: float, now: float) -> None:
-        self._buckets[key] = (left, now)
-        self._buckets.move_to_end(key)
-        if len(self._buckets) > self._most:
-            self._buckets.popitem(last=False)
+    def _keep(self, limit: RateLimit, key: tuple[object, ...], left: float, now: float) -> None:
+        if limit.shared and self._taken is not None:
+            name, seconds = _name(key), limit.per / limit.rate
+            self._put(self._shared, name, (self._taken_seconds(name, now) + seconds, now))
+            self._taken(name, seconds, 0)
+        else:
+            self._put(self._buckets, key, (left, now))
+
+    def _put(
+        self, buckets: OrderedDict[_Key, tuple[float, float]], key: _Key, bucket: tuple[float, float]
+    ) -> None:
+        buckets[key] = bucket
+        buckets.move_to_end(key)
+        if len(buckets) > self._most:
+            buckets.popitem(last=False)
 
 
 def key_of(limit: RateLimit, context: Context) -> tuple[object, ...]:
@@ -84,6 +122,14 @@ def key_of(limit: RateLimit, context: Context) -> tuple[object, ...]:
     The key of the bucket of a limit that a message counts in.
     """
     return limit.path, *(_short(_counted(attribute, context)) for attribute in limit.key)
+
+
+def _name(key: tuple[object, ...]) -> str:
+    """
+    The name of a shared bucket: the same at all nodes.
+    """
+    text = json.dumps(key, default=str)
+    return hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
 
 
 def _counted(attribute: Attribute, context: Context) -> str | None:

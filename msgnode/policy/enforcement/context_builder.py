@@ -88,6 +88,7 @@ class ContextBuilder:
             topic=lambda to: self._topic(point, to, session),
             recipients=count,
             far=getattr(connection, "far", None),
+            came_from=getattr(message.origin, "came_from", None),
         )
 
     def build(
@@ -103,6 +104,7 @@ class ContextBuilder:
         session: str,
         recipients: int = 1,
         far: Peer | None = None,
+        came_from: Peer | None = None,
     ) -> Context:
         """
         The context of a message with these properties of its sender; the message may be hypothetical.
@@ -121,6 +123,7 @@ class ContextBuilder:
             topic=topic,
             recipients=recipients,
             far=far,
+            came_from=came_from,
             kind_of=self.kind_of,
         )
 

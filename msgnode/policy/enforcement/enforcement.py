@@ -42,6 +42,7 @@ from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.limits.partial_input import PartialInput
 from msgnode.sessions.principal import Principal
 from msgnode.sessions.session import Connection, Session
+from msgnode.structures.token_bucket import Share
 
 log = Logger()
 
@@ -71,6 +72,9 @@ class PolicyEnforcement:
         self.outward = self.between_nodes = False
         self.decisions = Decisions(config.node)
         self.dry_run: DryRun | None = None
+        # Told of each decision: the point, the message, the sender (at `out` the recipient), the effect, the
+        # rule, and the microseconds that it took, 0 if it was cached. None while no trace is on.
+        self.observer: Callable[[str, Message, Session | None, str, str, int], object] | None = None
         self._recorder = DecisionRecorder(config, self.decisions, self.contexts)
         self._options = config.policy
         self._commands = f"{Domain(config.domain).node}/policy"
@@ -82,6 +86,12 @@ class PolicyEnforcement:
         self._counting = False  # does a policy, live or in a dry run, test the rate of a sender?
         self._counters = RateCounters(clock.seconds)
         self.apply()
+
+    def share_rates(self, share: Share) -> None:
+        """
+        Has the limits that are `shared` count for all nodes of the domain.
+        """
+        self._obligations.limits.share(share)
 
     # -- policies ----------------------------------------------------------
 
@@ -181,6 +191,9 @@ class PolicyEnforcement:
         counter = verdict.counter
         counter.hits += 1
         counter.last = message.received_at
+        if self.observer is not None:
+            micros = request.micros if request is not None else 0
+            self.observer(point, message, session, verdict.decision.effect, verdict.decision.path, micros)
         if not verdict.plain:
             assert request is not None
             return self._follow(request)

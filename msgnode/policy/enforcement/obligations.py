@@ -107,7 +107,7 @@ class ObligationRunner:
 
     def __init__(self, clock: IReactorTime, partial_input: PartialInput | None = None) -> None:
         self._clock = clock
-        self._limits = RateLimits(clock.seconds)
+        self.limits = RateLimits(clock.seconds)
         self._delay_queue = DelayQueue(clock, partial_input)
         # By rule: the time of its last logged event, and the number of events omitted since.
         self._logged: dict[str, tuple[float, int]] = {}
@@ -147,7 +147,7 @@ class ObligationRunner:
             for each in due:
                 if type(each) is RateLimit and self._delay_queue.has_queue(key_of(each, context)):
                     return each, each.per / each.rate  # behind those already queued
-        limit, wait = self._limits.take_all(due, context)
+        limit, wait = self.limits.take_all(due, context)
         return limit, wait
 
     def change(self, obligations: Iterable[Obligation], context: Context) -> str | None:

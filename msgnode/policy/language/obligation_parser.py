@@ -46,7 +46,9 @@ def unknown(name: str) -> str:
 
 def _rate_limit(value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
     table = _table(
-        value, ("key", "rate", "per", "burst", "onExceed"), '{"key": ["session"], "rate": 50, "per": 60}'
+        value,
+        ("key", "rate", "per", "burst", "onExceed", "shared"),
+        '{"key": ["session"], "rate": 50, "per": 60}',
     )
     if "rate" not in table:
         raise InvalidValue("'rate' is missing: how many messages per 'per' seconds")
@@ -74,7 +76,10 @@ def _rate_limit(value: Any, path: str, reader: Reader, place: Place) -> list[Obl
         raise InvalidValue(
             f"expected deny, delay or log, found {shown(exceeded)}{near(exceeded, choices)}", "onExceed"
         )
-    return [RateLimit(path, tuple(found), rate, per, burst, exceeded)]
+    shared = table.get("shared", False)
+    if not isinstance(shared, bool):
+        raise InvalidValue(f"expected true or false, found {shown(shared)}", "shared")
+    return [RateLimit(path, tuple(found), rate, per, burst, exceeded, shared)]
 
 
 def _amount(value: Any, key: str) -> float:

@@ -33,6 +33,8 @@ class AddressOwnership:
         self._options = options
         self._routes = routes
         self._now = now
+        # Does a session at another node of the domain, which is reached, hold the address?
+        self.is_held_elsewhere: Callable[[str], bool] = lambda address: False
         # Sessions that a warning in the log has named already.
         self._warned_of_binding: WeakSet[Session] = WeakSet()
         self._warned_of_sending: WeakSet[Session] = WeakSet()
@@ -98,7 +100,12 @@ class AddressOwnership:
         if self._options.from_check == "off" or not address.startswith(_GUARDED):
             return
         owner = self._announced(address)
-        if owner is None or self._shares(owner, session) or self._yields(owner, kind):
+        if owner is not None:
+            is_free = self._shares(owner, session) or self._yields(owner, kind)
+        else:
+            is_free = kind == ALLOCATED or bool(session.bindings.get(address))
+            is_free = is_free or not self.is_held_elsewhere(address)
+        if is_free:
             return
         if self._options.from_check == "refuse":
             raise Rejected(f"{address} belongs to another session", 403, "not-your-address")
@@ -167,7 +174,7 @@ class AddressOwnership:
         """
         if self._options.from_check == "off" or self.may_send(from_, session):
             return
-        if from_.startswith("hyperty://") and from_ not in self._routes:
+        if from_.startswith("hyperty://") and from_ not in self._routes and not self.is_held_elsewhere(from_):
             return
         if self._options.from_check == "refuse":
             raise Claimed(f"{from_!r} is not yours to send from"[:200], reason="not-your-address")

@@ -165,9 +165,12 @@ class Authenticator:
         shown, owner = self.who(connection), session or self._find(runtime)
         return shown is not None and _is_of(owner, shown)
 
-    def refuses(self, runtime: str, session: Session | None, connection: Connection, secret: str) -> bool:
+    def refuses(
+        self, runtime: str, session: Session | None, connection: Connection, secret: str | bytes
+    ) -> bool:
         """
-        Is this connection refused for the session? `secret` is the session token, if the client has it.
+        Is this connection refused for the session? `secret` is the session token, if the client has it, or
+        its hash.
         """
         if self.is_open:
             return False

@@ -9,6 +9,7 @@ from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.access.authentication import Authenticator
 from msgnode.sessions.access.takeover import Takeover
 from msgnode.sessions.limits.memory_budget import Budget
+from msgnode.sessions.principal import Principal
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import Sessions
 
@@ -100,6 +101,27 @@ class OpenChecks:
         if obstacle is None and self._authenticator.refuses(
             request.runtime, session, connection, request.token
         ):
+            obstacle = TOKEN_REJECTED
+        return obstacle
+
+    def shown(self, connection: Connection) -> Principal | None:
+        """
+        The principal that the connection has authenticated as.
+        """
+        return self._authenticator.who(connection)
+
+    def claimed(
+        self, session: Session, claimant: Connection, proof: Principal | None, token_hash: bytes
+    ) -> Closing | None:
+        """
+        The reason why a client at another node of the domain may not have this session; None: it may.
+        """
+        if proof is not None:
+            self._authenticator.show(claimant, proof)
+        obstacle = None
+        if not self._authenticator.owns(session.runtime, session, claimant):
+            obstacle = self._takeover.refuses(session.runtime, session, claimant, token_hash)
+        if obstacle is None and self._authenticator.refuses(session.runtime, session, claimant, token_hash):
             obstacle = TOKEN_REJECTED
         return obstacle
 

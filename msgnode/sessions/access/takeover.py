@@ -33,10 +33,11 @@ class Takeover:
         self._bearers: WeakKeyDictionary[Connection, Session] = WeakKeyDictionary()
 
     def refuses(
-        self, runtime: str, session: Session | None, connection: Connection, token: str
+        self, runtime: str, session: Session | None, connection: Connection, token: str | bytes
     ) -> Closing | None:
         """
-        The close code if this connection may not open the session; None if it may.
+        The close code if this connection may not open the session; None if it may. `token` is the session
+        token, or its hash.
         """
         if self._options.takeover != "token" or not runtime:
             return None

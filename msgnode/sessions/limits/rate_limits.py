@@ -7,16 +7,19 @@ refilled before the next one.
 
 from collections import OrderedDict
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Protocol
 
 from msgnode.config.schema import Config
 from msgnode.protocol.peer_address import peer_host
 from msgnode.sessions.limits.shared_buckets import SharedBuckets
 from msgnode.sessions.limits.temporary_limits import TemporaryLimit, TemporaryLimits
-from msgnode.structures.token_bucket import BucketRates, refilled
+from msgnode.structures.token_bucket import BucketRates, Share, Take, refilled
 from msgnode.transport.data_plane import NO_DATA_PLANE, DataPlane
 
 FOREVER = 1e9  # seconds; not infinity, which no zero may be multiplied by
+MAX_DEBT_SECONDS = 60.0  # of a bucket that other nodes draw from as well
+KEY_BYTES = 8  # of the hash that names a shared bucket
 EXAMINED_PER_USE = 2  # old buckets examined for each one used, so that full ones do not accumulate
 
 
@@ -64,7 +67,7 @@ class TokenBuckets(BucketRates):
         return bucket
 
     def draw(
-        self, name: str, size: int, now: float, messages: int = 0, most_seconds: float = FOREVER
+        self, name: str, size: float, now: float, messages: float = 0, most_seconds: float = FOREVER
     ) -> None:
         """
         Takes `size` bytes and `messages` from a bucket, even if it goes below zero, but not below what
@@ -130,7 +133,9 @@ class RateLimiter:
     """
     The rate limits of sessions and IP addresses. While `on` is false, callers can skip it.
 
-    A compiled data plane keeps the buckets, because it draws from them as well.
+    A compiled data plane keeps the buckets, because it draws from them as well. Those that are shared with
+    other nodes of the domain (`limits.shared`) are Python's, and the plane carries nothing that draws from
+    them.
     """
 
     _sessions: TokenBuckets | SharedBuckets
@@ -139,17 +144,41 @@ class RateLimiter:
     def __init__(
         self, config: Config, now: Callable[[], float], data_plane: DataPlane = NO_DATA_PLANE
     ) -> None:
-        self.on = False
+        self.on = self.is_shared = False
         self.temporary = TemporaryLimits()
         self._temporary_buckets: dict[tuple[int, int], TokenBuckets | SharedBuckets] = {}
         self._data_plane = data_plane
-        if data_plane.is_native:
-            self._sessions, self._peers = SharedBuckets(data_plane), SharedBuckets(data_plane)
-        else:
-            self._sessions, self._peers = TokenBuckets(), TokenBuckets()
         self._config = config
         self._now = now
+        self._session_taken: Take | None = None
+        self._peer_taken: Take | None = None
+        self._make_buckets()
         self.apply()
+
+    def share(self, share: Share) -> None:
+        """
+        Lets the buckets be shared with other nodes, if `limits.shared` says so.
+        """
+        self._session_taken = share("session", lambda *taken: self._take_elsewhere(self._sessions, *taken))
+        self._peer_taken = share("ip", lambda *taken: self._take_elsewhere(self._peers, *taken))
+        self.apply()
+
+    def _new_buckets(self) -> TokenBuckets | SharedBuckets:
+        if self._data_plane.is_native and not self.is_shared:
+            return SharedBuckets(self._data_plane)
+        return TokenBuckets()
+
+    def _make_buckets(self) -> None:
+        self._sessions, self._peers = self._new_buckets(), self._new_buckets()
+
+    def _take_elsewhere(
+        self, buckets: TokenBuckets | SharedBuckets, name: str, messages: float, size: float
+    ) -> None:
+        """
+        Takes what another node let pass.
+        """
+        if self.is_shared and buckets.on and isinstance(buckets, TokenBuckets):
+            buckets.draw(name, size, self._now(), messages, MAX_DEBT_SECONDS)
 
     def __len__(self) -> int:
         return len(self._sessions) + len(self._peers)
@@ -159,6 +188,13 @@ class RateLimiter:
         Applies a changed configuration.
         """
         limits = self._config.limits
+        is_shared = limits.shared and self._session_taken is not None
+        if is_shared != self.is_shared:
+            self.is_shared = is_shared
+            for each in (self._sessions, self._peers, *self._temporary_buckets.values()):
+                each.clear()
+            self._temporary_buckets.clear()
+            self._make_buckets()
         self._sessions.set(limits.session_rate_messages, limits.session_rate_bytes)
         self._peers.set(limits.ip_rate_messages, limits.ip_rate_bytes)
         self.on = self._sessions.on or self._peers.on or bool(self.temporary)
@@ -173,20 +209,25 @@ class RateLimiter:
 
         The bucket belongs to the runtimeURL, so opening the session again does not refill it.
         """
-        if self._data_plane.is_native:
+        if self._data_plane.is_native and not self.is_shared:
             return self._data_plane.draw(self.shared(session, peer), size)
         now = self._now()
-        found = [
-            buckets.find(name, now)
-            for buckets, name in self._payers(session, peer)
-            if isinstance(buckets, TokenBuckets)
-        ]
+        payers = self._payers(session, peer)
+        found = [buckets.find(name, now) for buckets, name in payers if isinstance(buckets, TokenBuckets)]
         paying = [bucket for bucket in found if bucket is not None]
         if len(paying) < len(found):
             return False
         for bucket in paying:
             bucket.messages -= 1
             bucket.size -= size
+        if self.is_shared:
+            for buckets, name in payers:
+                if buckets is self._sessions:
+                    taken = self._session_taken
+                else:  # a limit of an operator is one of this node
+                    taken = self._peer_taken if buckets is self._peers else None
+                if taken is not None:
+                    taken(name, 1, size)
         return True
 
     def shared(self, session: Sender | None, peer: str) -> tuple[int, ...]:
@@ -222,16 +263,20 @@ class RateLimiter:
         if self.temporary and session is not None:
             for limit in self.temporary.of(session.runtime, session.identity, host):
                 found.append((self._buckets_of(limit), f"{limit.kind} {limit.value}"))
-        return found
+        return [(buckets, _key(name)) for buckets, name in found] if self.is_shared else found
 
     def _buckets_of(self, limit: TemporaryLimit) -> TokenBuckets | SharedBuckets:
         rate = limit.rate_messages, limit.rate_bytes
         buckets = self._temporary_buckets.get(rate)
         if buckets is None:
-            buckets = SharedBuckets(self._data_plane) if self._data_plane.is_native else TokenBuckets()
+            buckets = self._new_buckets()
             buckets.set(*rate)
             self._temporary_buckets[rate] = buckets
         return buckets
+
+
+def _key(name: str) -> str:
+    return blake2b(name.encode(errors="replace"), digest_size=KEY_BYTES).hexdigest()
 
 
 class Peer(Protocol):

@@ -231,7 +231,7 @@ def test_changes_during_a_snapshot_count_at_once():
     assert b.directory.counts.snapshots_received == complete
 
     cluster.kill(A)
-    DirectoryNode(cluster, A)
+    DirectoryNode(cluster, A, forgets=True)
     cluster.connect()
     assert {b.directory.holders(address) for address in addresses(500, "old")} == {()}
     assert {b.directory.holders(address) for address in addresses(500, "new")} == {()}
@@ -296,9 +296,35 @@ def test_member_without_room_gets_everything_later():
     assert a.directory.counts.snapshots_sent > 1
 
 
-def test_new_start_replaces_addresses_at_once():
+def test_new_start_keeps_addresses_until_it_has_told_all():
     """
-    When a member starts again its addresses of before end, before it has said what it holds now.
+    When a member starts again with its memory, its addresses of before are found until it has said what it
+    holds now: what is published meanwhile goes to it.
+    """
+    cluster, a, b = directories(A, B, max_payload=2000)
+    a.bind(*addresses(500), ONE)
+    cluster.run(0.1)
+    cluster.kill(A)
+    complete = b.directory.counts.snapshots_received
+
+    a = DirectoryNode(cluster, A)
+    a.bind(*addresses(500))
+    cluster.connect()
+    meanwhile = set()
+    while b.directory.counts.snapshots_received == complete:
+        meanwhile |= {b.directory.holders(address) for address in addresses(500)}
+        cluster.clock.advance(0.001)
+    cluster.run(0.1)
+
+    assert meanwhile == {(A,)}
+    assert b.directory.holders(ONE) == ()
+    assert b.directory.table.count == 500
+
+
+def test_new_start_without_memory_replaces_addresses_at_once():
+    """
+    When a member starts again without its memory, its addresses of before end, before it has said what it
+    holds now.
     """
     cluster, a, b = directories(A, B)
     a.bind(ONE)
@@ -306,7 +332,7 @@ def test_new_start_replaces_addresses_at_once():
     cluster.kill(A)
     assert b.directory.holders(ONE) == (A,)
 
-    a = DirectoryNode(cluster, A)
+    a = DirectoryNode(cluster, A, forgets=True)
     cluster.connect()
     at_once = b.directory.holders(ONE)
     a.bind(TWO)

@@ -59,6 +59,20 @@ def domain(tmp_path):
     return Domain(tmp_path)
 
 
+def test_parts_of_a_member_that_goes_away_are_dropped(domain):
+    """
+    What has come of a document whose last part is missing is forgotten when the link is down.
+    """
+    asked = domain[OTHER].requests.ask(OWNER, PART, msgspec.msgpack.encode(Part(1, 500, b"x" * 500)))
+    domain.done(asked)
+    owner_of = domain[OWNER].policies.domain
+    before = owner_of.unfinished_bytes
+
+    domain.cluster.cut(OWNER, OTHER)
+
+    assert (500, 0) == (before, owner_of.unfinished_bytes)
+
+
 @pytest.mark.parametrize("node", NODES)
 def test_policies_that_are_pushed_to_any_node_are_live_at_all(domain, node):
     """

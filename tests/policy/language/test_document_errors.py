@@ -114,6 +114,8 @@ SHAPES = [
      "'scrSPDomain', did you mean 'srcSPDomain'?"),
     (obliged("rateLimit", {"rate": 5, "onExceed": "dely"}), f"{OBLIGED}/rateLimit/onExceed: expected deny, delay or "
      "log, found 'dely', did you mean 'delay'?"),
+    (obliged("rateLimit", {"rate": 5, "shared": "yes"}), f"{OBLIGED}/rateLimit/shared: expected true or false, found "
+     "'yes'"),
     (obliged("rateLimit", {"rate": 0}), f"{OBLIGED}/rateLimit/rate: expected a number above 0, found 0"),
     (obliged("maxBytes", "1k"), f"{OBLIGED}/maxBytes: expected a number of bytes from 1, found '1k'"),
     (obliged("limitByNumberOfEntries", {"value": 1}), f"{OBLIGED}/limitByNumberOfEntries/value: expected a path in the "

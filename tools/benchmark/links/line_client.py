@@ -105,7 +105,7 @@ class Pair:
     def __init__(self, sender: LineClient, receiver: LineClient, window: int, size: int) -> None:
         self.sent = self.arrived = 0
         self.delays: list[float] = []
-        self._sender = sender
+        self._sender, self._receiver = sender, receiver
         self._window = window
         self._letter = message(7, sender.hyperty, receiver.runtime, size) + b"\n"
         self._under_way: deque[float] = deque()
@@ -117,6 +117,10 @@ class Pair:
 
     def stop(self) -> None:
         self._is_running = False
+
+    def close(self) -> None:
+        self._sender.close()
+        self._receiver.close()
 
     def _came(self, count: int) -> None:
         now = perf_counter()

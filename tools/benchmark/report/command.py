@@ -42,6 +42,8 @@ def main(arguments: list[str]) -> int:
         return _mine(options)
     if options.links:
         return _links(options)
+    if options.cluster:
+        return _cluster(options)
     if options.render:
         return _output(json.loads(options.render.read_text()), options)
     try:
@@ -81,6 +83,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--links", action="store_true", help="only links: CPU time by node, added delay, subscriptions"
+    )
+    parser.add_argument(
+        "--cluster", action="store_true", help="only several nodes of one domain: CPU time by node, moves"
+    )
+    parser.add_argument(
+        "--sessions", type=int, default=10_000, help="of --cluster, that move at once (default 10,000)"
     )
     parser.add_argument("--rounds", type=int, help=f"alternations (default {FULL['rounds']})")
     parser.add_argument("--seconds", type=float, help=f"measured in each run (default {FULL['seconds']:g})")
@@ -122,6 +130,22 @@ def _links(options: argparse.Namespace) -> int:
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
     print(measure.text(found))
+    return 0
+
+
+def _cluster(options: argparse.Namespace) -> int:
+    """
+    Uses the Python that runs this.
+    """
+    from benchmark.cluster import measure
+
+    _raise_file_limit()
+    rounds, seconds = options.rounds or int(FULL["rounds"]), options.seconds or FULL["seconds"]
+    found = asyncio.run(measure.measure(rounds, seconds, options.sessions))
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    print(measure.text(found))
+    print(f"\nLoad average {', '.join(f'{each:.1f}' for each in os.getloadavg())}, with this program.")
     return 0
 
 

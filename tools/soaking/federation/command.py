@@ -110,11 +110,7 @@ def _tell(network: Network, load: Load, faults: Faults) -> None:
         unanswered = [
             (to, n) for to, all_of in asked for n in range(1, all_of + 1) if (to, n) not in member.answers
         ]
-        pairs = {
-            other.runtime: member.verdict_from(other)
-            for other in load.members
-            if other.domain != member.domain
-        }
+        pairs = {other.runtime: member.verdict_from(other) for other in member.far}
         wrong = {runtime: tuple(verdict) for runtime, verdict in pairs.items() if sum(verdict)}
         twice = {
             str(key): codes

@@ -8,7 +8,8 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from soaking.federation.load import PATIENCE_SECONDS, Load
+from soaking.federation.load import Load
+from soaking.load.member_load import PATIENCE_SECONDS
 from soaking.peers.domain_node import Network
 from soaking.peers.proxy import Proxy
 from soaking.progress import Stall, wait_until

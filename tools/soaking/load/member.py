@@ -1,16 +1,17 @@
 """
-A client that resumes and speaks with clients of other domains; it keeps what it sent, received and was told.
+A client that resumes and speaks with clients of other groups, which are domains for instance; it keeps what
+it sent, received and was told.
 """
 
 import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from soaking.load.resuming_client import Message, ResumingClient
-from soaking.load.transports import LineLink, Link, WebSocketLink
-from soaking.verdict import Verdict, find
+from soaking.load.transports import Link
+from soaking.verdict import Numbers, Verdict, find
 
 TEXT = "x" * 100
 MAX_UNHEARD = 3000  # messages of one member to another that have not come
@@ -20,34 +21,31 @@ KINDS, WEIGHTS = ("update", "receipt", "request", "publication"), (5, 2, 2, 1)
 Pair = tuple[str, str]  # runtime of the sender, runtime of the recipient
 
 
-class Ports(Protocol):
-    """
-    The ports of the member's own node.
-    """
-
-    @property
-    def domain(self) -> str: ...
-    @property
-    def web_port(self) -> int: ...
-    @property
-    def line_port(self) -> int: ...
-
-
 class Member:
     """
-    A client of one domain. `others` are all members, its own included.
+    A client called `runtime`. `others` are all members, its own included; it speaks with those of another
+    `group`. `link` makes its next connection.
 
     What it sends to another one is numbered, whether a receipt is asked for or not; so are its publications
     and its requests. `heard` has the numbers that came, by sender and kind; `answers` has what its requests
     were answered, `receipts` the final receipts, both by number and recipient. `heard_at` has, by sender's
-    domain, when the newest message that came had been sent.
+    group, when the newest message that came had been sent.
     """
 
-    def __init__(self, number: int, node: Ports, others: "Sequence[Member]", chance: random.Random) -> None:
-        self.domain = node.domain
-        self.runtime = f"runtime://{node.domain}/{number}"
-        self.topic = f"comm://{node.domain}/{number}/changes"
-        self.client = ResumingClient(self.runtime, self._link, self._heard)
+    def __init__(
+        self,
+        domain: str,
+        number: int,
+        group: str,
+        link: Callable[[], Link],
+        others: "Sequence[Member]",
+        chance: random.Random,
+    ) -> None:
+        self.domain = domain
+        self.group = group
+        self.runtime = f"runtime://{domain}/{number}"
+        self.topic = f"comm://{domain}/{number}/changes"
+        self.client = ResumingClient(self.runtime, link, self._heard)
         self.sent: dict[tuple[str, str], int] = defaultdict(int)  # by recipient and kind
         self.heard: dict[tuple[str, str], list[int]] = defaultdict(list)  # by sender and kind
         self.answers: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -57,16 +55,19 @@ class Member:
         self.told_code: Callable[[str, int], None] = lambda kind, code: None
         self.subscribed: set[str] = set()
         self.strange: list[Message] = []  # that it expected nothing of
-        self._node = node
         self._others = others
         self._chance = chance
 
+    @property
+    def far(self) -> "list[Member]":
+        return [other for other in self._others if other.group != self.group]
+
     def subscribe(self) -> None:
         """
-        Observe the topics of all other domains; again until each is accepted.
+        Observe the topics of all other groups; again until each is accepted.
         """
-        for other in self._others:
-            if other.domain != self.domain and other.topic not in self.subscribed:
+        for other in self.far:
+            if other.topic not in self.subscribed:
                 self.client.send({
                     "id": f"s {other.topic}", "type": "subscribe", "from": self.runtime,
                     "to": f"domain://msg-node.{self.domain}/sm", "body": {"resources": [other.topic]},
@@ -74,17 +75,17 @@ class Member:
 
     @property
     def is_subscribed(self) -> bool:
-        return all(other.domain == self.domain or other.topic in self.subscribed for other in self._others)
+        return all(other.topic in self.subscribed for other in self.far)
 
     def step(self) -> None:
         """
-        Send one message to a member of another domain, unless that is too far behind.
+        Send one message to a member of another group, unless that is too far behind.
         """
-        far = [other for other in self._others if other.domain != self.domain]
+        far = self.far
         kind = self._chance.choices(KINDS, WEIGHTS)[0]
         if kind == "publication":
             if all(self.sent["", "publication"] - len(other.came(self, kind)) < MAX_UNHEARD for other in far):
-                self._send("publication", "", f"comm://{self.domain}/{self.runtime[-1]}", self.topic)
+                self._send("publication", "", self.topic.removesuffix("/changes"), self.topic)
             return
         other = self._chance.choice(far)
         if kind == "request":
@@ -99,18 +100,14 @@ class Member:
         self.sent[recipient, kind] += 1
         number = self.sent[recipient, kind]
         header = {"id": f"{kind} {number} {recipient}", "type": "update", "from": from_, "to": to, **more}
-        self.client.send({**header, "body": {"at": time.time(), "by": self.runtime, "value": TEXT}})
+        about = {"at": time.time(), "by": self.runtime, "group": self.group}
+        self.client.send({**header, "body": {**about, "value": TEXT}})
         return number
 
     def came(self, sender: "Member", kind: str) -> list[int]:
         return self.heard[sender.runtime, kind]
 
     # -- what it receives ----------------------------------------------------
-
-    def _link(self) -> Link:
-        if self._chance.random() < 0.5:
-            return LineLink(self._node.line_port)
-        return WebSocketLink(self._node.web_port)
 
     def _heard(self, message: Message) -> None:
         kind, _, rest = str(message["id"]).partition(" ")
@@ -121,7 +118,7 @@ class Member:
             return
         number, _, recipient = rest.partition(" ")
         if message["type"] == "receipt":
-            if body.get("final"):
+            if body.get("final", True):  # the only one, where the recipient is at the same node
                 self.receipts[recipient, int(number)].append(body["code"])
                 self.told_code("receipt", body["code"])
         elif message["type"] == "response":
@@ -132,16 +129,15 @@ class Member:
             self.client.send({**reply, "body": {"code": 200}})
         elif kind in ("update", "publication"):
             self.heard[body["by"], kind].append(int(number))
-            domain = body["by"].split("/")[2]
-            self.heard_at[domain] = max(self.heard_at[domain], body["at"])
+            self.heard_at[body["group"]] = max(self.heard_at[body["group"]], body["at"])
         else:
             self.strange.append(message)
 
     # -- what came of it -----------------------------------------------------
 
-    def verdict_from(self, sender: "Member") -> Verdict:
+    def wrong_from(self, sender: "Member") -> dict[str, Numbers]:
         """
-        The messages of a member of another domain that came never, twice or out of order here.
+        The numbers of a member of another group, by kind, that came never, twice or out of order here.
 
         A message whose sender was told that it failed is not lost.
         """
@@ -154,11 +150,13 @@ class Member:
         updates = find(sent, self.came(sender, "update"))
         updates = updates._replace(lost=[number for number in updates.lost if number not in failed])
         publications = find(sender.sent["", "publication"], self.came(sender, "publication"))
-        return Verdict.of(updates) + Verdict.of(publications)
+        return {"update": updates, "publication": publications}
+
+    def verdict_from(self, sender: "Member") -> Verdict:
+        return sum(map(Verdict.of, self.wrong_from(sender).values()), Verdict())
 
     def verdict(self) -> Verdict:
-        far = (other for other in self._others if other.domain != self.domain)
-        return sum(map(self.verdict_from, far), Verdict())
+        return sum(map(self.verdict_from, self.far), Verdict())
 
     def silent(self) -> int:
         """

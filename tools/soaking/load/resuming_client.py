@@ -43,6 +43,7 @@ class ResumingClient:
         self.received = 0
         self.missed = self.restarted = self.connected = self.doubted = 0
         self.may_restart = False  # files were damaged, of which it was not told yet
+        self.may_begin_anew = False  # its session's node may be gone
         self.told_null: Callable[[], None] = lambda: None  # called when it is told that
         self.sent = 0  # number of the last message sent
         self.kept: deque[bytes] = deque()  # what is not acknowledged; the last has number `sent`
@@ -154,7 +155,8 @@ class ResumingClient:
         """
         if told["epoch"] == self.epoch:
             return "told as missed" if told["missed"] else ""
-        is_excused = not self.epoch or (self.may_restart and told["missed"] is None)
+        is_excused = not self.epoch or self.may_begin_anew
+        is_excused = is_excused or (self.may_restart and told["missed"] is None)
         return "" if is_excused else "epoch lost"
 
     async def _live(self, link: Link) -> None:

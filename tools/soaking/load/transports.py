@@ -9,6 +9,7 @@ up a slow `open` and sends another one may have them read in the wrong order.
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
@@ -236,6 +237,13 @@ class PollLink(Link):
         for http in (self._get, self._post):
             if http is not None:
                 http.abort()
+
+
+def any_link(chance: random.Random, web: int, line: int) -> Link:
+    """
+    A WebSocket at one port or lines at the other, by chance.
+    """
+    return LineLink(line) if chance.random() < 0.5 else WebSocketLink(web)
 
 
 def _take_notice(task: asyncio.Task[None]) -> None:

@@ -4,6 +4,7 @@ A process of `twistd msgnode` that may be killed and started again on the same p
 
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -17,6 +18,8 @@ from http.client import HTTPException
 from pathlib import Path
 
 from soaking.progress import STALLED, Stall
+
+_ports = random.SystemRandom()
 
 
 class TwistdProcess:
@@ -149,6 +152,13 @@ class TwistdProcess:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """
+    A port that no connection of this machine takes by itself, so that it is still free after a kill.
+    """
+    range_ = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    below = int(range_.read_text().split()[0]) if range_.exists() else 32_768
+    while True:
+        port = _ports.randrange(10_000, max(below, 11_000))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

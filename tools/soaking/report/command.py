@@ -14,6 +14,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from soaking.cluster import command as cluster
 from soaking.federation import command as federation
 from soaking.load.generator import Load
 from soaking.peers.node_process import Node
@@ -36,7 +37,8 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # also then, the node's files are removed
     print(f"seed {options.seed}", flush=True)
     random.seed(options.seed)
-    figures = asyncio.run(federation.run(options) if options.federation else _run(options))
+    run = cluster.run if options.cluster else federation.run if options.federation else _run
+    figures = asyncio.run(run(options))
     for line in lines(figures):
         print(line)
     if options.json:
@@ -67,6 +69,18 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DOMAINS",
         choices=range(2, 27),
         help="instead of one node, the nodes of so many domains in a chain; each is killed in turn",
+    )
+    parser.add_argument(
+        "--cluster",
+        type=int,
+        default=0,
+        metavar="NODES",
+        choices=range(2, 10),
+        help="instead of one node, so many nodes of one domain on two nats-servers; clients come back at any",
+    )
+    parser.add_argument("--sticky", action="store_true", help="of a cluster: each client stays at one node")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="FAULT", help="of a cluster: these faults, as kill_node"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file, too")
     parser.add_argument(

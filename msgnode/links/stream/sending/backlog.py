@@ -90,6 +90,14 @@ class Backlog:
                     yield priority, entry
         yield from list(self.removal.waiting())
 
+    def last_entries(self) -> list[Entry]:
+        """
+        The last entry of each lane. When all of them are settled, so are all before.
+        """
+        lanes = self.lanes.values()
+        last = [lane.queue[-1] if lane.queue else list(lane.flight.values())[-1:] for lane in lanes]
+        return [entry for each in last for entry in (each if isinstance(each, list) else [each])]
+
     # -- taken ----------------------------------------------------------------------
 
     def next_key(self) -> int:

@@ -1,0 +1,41 @@
+"""
+The live services of a node: its events, their readers, and its traces.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from twisted.application.service import MultiService
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IReactorTime
+
+from msgnode.admin.live.event_ring import EventRing
+from msgnode.admin.live.event_sources import EventSources
+from msgnode.admin.live.event_stream import EventStreams
+from msgnode.admin.live.traces import Traces
+from msgnode.admin.node_facts import NodeFacts
+from msgnode.node import Node
+
+
+class Live(MultiService):
+    """
+    The service of events and traces.
+
+    `run` calls a function, maybe in a thread; `wall` gives seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        facts: NodeFacts,
+        clock: IReactorTime,
+        run: Callable[..., Deferred[Any]] = maybeDeferred,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__()
+        self.ring = EventRing(wall)
+        self.streams = EventStreams(node, EventSources(node, facts, self.ring), self.ring, clock)
+        self.traces = Traces(node, clock, run, wall)
+        self.streams.setServiceParent(self)
+        self.traces.setServiceParent(self)

@@ -1,0 +1,3 @@
+"""
+`msgnode admin`: what operators ask of a running node, and tell it.
+"""

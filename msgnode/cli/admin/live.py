@@ -1,0 +1,200 @@
+"""
+`msgnode admin events`, `refusals` and `trace`: what happens now, line by line.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import click
+
+from msgnode.cli import INTERRUPTED
+from msgnode.cli.links.admin_client import AdminClient, asks_admin
+from msgnode.structures.log_limits import printable
+
+POLL_SECONDS = 0.5
+KINDS = ("session", "refusal", "slow", "shed", "backend", "config", "policy", "audit", "traffic")
+# The fields of each kind of event that a line shows, in this order; others follow.
+_FIRST = ("event", "code", "reason", "type", "session", "from", "to", "text")
+_LEFT_OUT = {"time", "kind", "step", "came"}
+
+
+class Duration(click.ParamType):
+    """
+    A time such as 90, 90s, 5m or 1h; it becomes seconds.
+    """
+
+    name = "time"
+    units: ClassVar[dict[str, int]] = {"s": 1, "m": 60, "h": 3600}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        number, unit = (value[:-1], self.units[value[-1]]) if value[-1:] in self.units else (value, 1)
+        if not number.isdecimal() or len(number) > 9:
+            self.fail(f"{value!r} is not a time such as 90s, 5m or 1h.", param, ctx)
+        return float(int(number) * unit)
+
+
+@click.command(short_help="Show events as they happen.")
+@click.option("--kinds", default="", metavar="A,B", help=f"Only these: {', '.join(KINDS)}.")
+@click.option("--session", default="", help="Only events of this session.")
+@asks_admin
+def events(kinds: str, session: str, admin: str, state: Path | None, as_json: bool) -> None:
+    """
+    Show the events of a node as they happen, until Ctrl-C.
+
+    \b
+    Examples:
+      msgnode admin events
+      msgnode admin events --kinds slow,shed,backend
+      msgnode admin events --kinds traffic --json | jq .to
+    """
+    query = [(key, value) for key, value in (("kinds", kinds), ("session", session)) if value]
+    _follow(AdminClient(admin, state, as_json), query)
+
+
+@click.command(short_help="Show messages that are refused, and why.")
+@click.option("--follow", is_flag=True, help="Go on with those to come, until Ctrl-C.")
+@click.option("--code", help="Only those with this code.")
+@click.option("--session", default="", help="Only those of this session.")
+@asks_admin
+def refusals(
+    follow: bool, code: str | None, session: str, admin: str, state: Path | None, as_json: bool
+) -> None:
+    """
+    Show the messages that the node refused or dropped, each with the reason.
+
+    \b
+    Examples:
+      msgnode admin refusals --follow
+      msgnode admin refusals --follow --code 403
+    """
+    client = AdminClient(admin, state, as_json)
+    wanted = [(key, value) for key, value in (("code", code or ""), ("session", session)) if value]
+    if not follow:
+        found = client.get("refusals", query=wanted)
+        for refusal in found["refusals"]:
+            _show(client, "refusal", refusal)
+        return
+    _follow(client, [("kinds", "refusal"), *wanted])
+
+
+def _follow(client: AdminClient, query: list[tuple[str, str]]) -> None:
+    for kind, event in parse_events(client.lines("events", query=query)):
+        if kind == "gap":
+            client.console.note("some events were missed")
+        else:
+            _show(client, kind, event)
+
+
+def parse_events(lines: Iterable[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """
+    The events of an event stream: their kind, and their fields.
+    """
+    kind = data = ""
+    for line in lines:
+        name, _, value = line.decode("utf-8", "replace").rstrip("\r\n").partition(": ")
+        if name == "event":
+            kind = value
+        elif name == "data":
+            data = value
+        elif not name and data:
+            yield kind, json.loads(data)
+            kind = data = ""
+
+
+@click.command(short_help="Show what becomes of some messages, step by step.")
+@click.option("--session", default="", help="Messages from and to this session.")
+@click.option("--user", default="", help="Messages from and to sessions of this user.")
+@click.option("--peer", default="", help="Messages from and to this IP address or network.")
+@click.option("--address", default="", help="Messages from and to this address, and those below it.")
+@click.option("--id", "message_id", default="", help="Messages with this id.")
+@click.option(
+    "--for", "seconds", type=Duration(), default="5m", show_default=True, help="End after this time."
+)
+@click.option("--max", "most", type=int, default=10_000, show_default=True, help="End after so many lines.")
+@click.option("--bodies", is_flag=True, help="With bodies; needs the role admin and admin.trace_bodies.")
+@click.option("--reason", default="", help="Why; written to the log of the node.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the lines as JSON to this file instead.")
+@asks_admin
+def trace(
+    session: str,
+    user: str,
+    peer: str,
+    address: str,
+    message_id: str,
+    seconds: float,
+    most: int,
+    bodies: bool,
+    reason: str,
+    out: Path | None,
+    admin: str,
+    state: Path | None,
+    as_json: bool,
+) -> None:
+    """
+    Show each step of some messages: decisions of the policies, who got them, what waits, why they failed.
+
+    The trace ends after its time or its lines, or with Ctrl-C, and is deleted from the node then.
+
+    \b
+    Examples:
+      msgnode admin trace --session runtime://example.org/ann --for 1m
+      msgnode admin trace --address comm://example.org/chat --out chat.jsonl
+    """
+    client = AdminClient(admin, state, as_json)
+    order: dict[str, Any] = {"seconds": seconds, "max": most, "bodies": bodies, "reason": reason}
+    order |= {"session": session, "user": user, "peer": peer, "address": address, "id": message_id}
+    started = client.order("POST", "traces", body=order)
+    client.console.note(f"trace {started['id']} runs for {seconds:g} s; Ctrl-C ends it")
+    if out is None:
+        _read_trace(client, started["id"], lambda data: _print(client, data))
+        return
+    with out.open("wb") as file:
+        _read_trace(client, started["id"], lambda data: (file.write(data), file.flush()))
+
+
+def _read_trace(client: AdminClient, id: str, use: Callable[[bytes], object]) -> None:
+    interrupted = False
+    try:
+        at, is_over = 0, False
+        while not is_over:
+            try:
+                is_over = client.get("traces", id)["state"] != "running"
+                time.sleep(POLL_SECONDS)
+            except KeyboardInterrupt:
+                interrupted = True
+                client.order("POST", "traces", id, "stop")
+                time.sleep(2 * POLL_SECONDS)  # until the last lines are in the file
+                is_over = True
+            while data := client.raw("traces", id, "lines", query=[("from", str(at))]):
+                use(data)
+                at += len(data)
+    finally:
+        client.order("DELETE", "traces", id)
+    if interrupted:
+        raise SystemExit(INTERRUPTED)
+
+
+def _print(client: AdminClient, data: bytes) -> None:
+    for line in data.splitlines():
+        found = json.loads(line)
+        _show(client, found["step"], {**found, "time": found["time"] / 1e9})
+
+
+def _show(client: AdminClient, kind: str, fields: dict[str, Any]) -> None:
+    shown = [*(key for key in _FIRST if key in fields), *(k for k in fields if k not in _FIRST)]
+    text = "  ".join(
+        f"{key}={printable(_plain(fields[key]))}"
+        for key in shown
+        if key not in _LEFT_OUT and fields[key] not in ("", None)
+    )
+    clock = time.strftime("%H:%M:%S", time.localtime(fields["time"])) if "time" in fields else "        "
+    client.console.result(f"{clock}  {kind:16}  {text}", fields)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

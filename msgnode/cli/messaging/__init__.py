@@ -1,0 +1,3 @@
+"""
+The parts of the verbs that send and print messages.
+"""

@@ -1,0 +1,3 @@
+"""
+The transport of the client for networks that let only HTTP pass.
+"""

@@ -1,0 +1,149 @@
+"""
+Flushing: the wait until all that members have sent so far has arrived.
+
+A session's earlier holder ends a handover only then. So nothing comes late to it, no message overtakes an
+earlier one of its sender, and each copy of a publication is known at the new holder when the other comes.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from msgnode.cluster.membership import Members
+from msgnode.cluster.moves.wire import AnyStatement, Flush, Flushed
+
+FLUSH_SECONDS = 2.0  # what a member cannot flush in that time comes late, and is forwarded
+OWN_SECONDS = 1.0
+MAX_ASKED = 64  # nodes of one question
+
+
+class _Round(msgspec.Struct, eq=False):
+    missing: set[str]
+    waiters: list[Deferred[None]]
+    timer: IDelayedCall
+    asked: list[str]
+
+
+class Flushing:
+    """
+    The questions of this node to all members, and theirs to it. One question is under way at a time: those
+    who come meanwhile wait for the next. `acknowledged` fires when all that this node has sent to some
+    members is acknowledged; `expected` are members without a link that will have one soon, or are not up any
+    more since a moment. `send` sends a statement to a member.
+    """
+
+    def __init__(
+        self,
+        members: Members,
+        clock: IReactorTime,
+        acknowledged: Callable[[Iterable[str]], Deferred[None]] = lambda nodes: succeed(None),
+        expected: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self._expected = expected
+        self.send: Callable[[str, AnyStatement], None] = lambda node, statement: None
+        self.timeouts = 0
+        self._members = members
+        self._clock = clock
+        self._acknowledged = acknowledged
+        self._last_id = 0
+        self._round: _Round | None = None
+        self._next: list[tuple[str, Deferred[None]]] = []
+
+    def own(self) -> Deferred[None]:
+        """
+        Fires when all that this node has sent to members is acknowledged, or cannot be in time.
+        """
+        return self._in_time(self._acknowledged(list(self._members.up())), OWN_SECONDS)
+
+    def flush(self, node: str) -> Deferred[None]:
+        """
+        Fires when all that any member has sent until now to this node and to `node` has arrived, or cannot in
+        time.
+        """
+        done: Deferred[None] = Deferred()
+        self._next.append((node, done))
+        if self._round is None:
+            self._clock.callLater(0, self._begin)
+        return done
+
+    def _begin(self) -> None:
+        if self._round is not None or not self._next:
+            return
+        asked = dict.fromkeys(node for node, _ in self._next[:MAX_ASKED])
+        waiters, rest = [], []
+        for node, done in self._next:
+            if node in asked:
+                waiters.append(done)
+            else:
+                rest.append((node, done))
+        self._next = rest
+        self._last_id += 1
+        up, own = set(self._members.up()), self._members.node
+        members = {*up, *self._expected()} - {own}
+        timer = self._clock.callLater(FLUSH_SECONDS, self._late)
+        self._round = _Round({own, *members}, waiters, timer, list(asked))
+        for node in up:
+            self._ask(node)
+        others = [node for node in asked if node in up]
+        self._acknowledged(others).addCallback(self._heard, own, self._last_id)
+
+    def _ask(self, node: str) -> None:
+        if self._round is not None and node in self._round.missing:
+            others = [each for each in self._round.asked if each != node]
+            self.send(node, Flush(self._last_id, others))
+
+    def answered(self, node: str, flushed: Flushed) -> None:
+        self._heard(None, node, flushed.id)
+
+    def member_up(self, node: str) -> None:
+        self._ask(node)
+
+    def _heard(self, done: None, node: str, id: int) -> None:
+        if self._round is not None and id == self._last_id:
+            self._round.missing.discard(node)
+            if not self._round.missing:
+                self._end()
+
+    def _late(self) -> None:
+        self.timeouts += 1
+        self._end()
+
+    def _end(self) -> None:
+        ended, self._round = self._round, None
+        if ended is None:
+            return
+        if ended.timer.active():
+            ended.timer.cancel()
+        if self._next:
+            self._clock.callLater(0, self._begin)
+        for done in ended.waiters:
+            done.callback(None)
+
+    def asked(self, node: str, flush: Flush) -> None:
+        """
+        A member asks this node.
+        """
+        own, up = self._members.node, set(self._members.up())
+        nodes = [each for each in {node, *flush.nodes} if each != own and each in up]
+        done = self._in_time(self._acknowledged(nodes), FLUSH_SECONDS)
+        done.addCallback(lambda done: self.send(node, Flushed(flush.id)))
+
+    def stop(self) -> None:
+        self._next = []
+        if self._round is not None:
+            self._round.timer.cancel()
+            self._round = None
+
+    def _in_time(self, done: Deferred[None], seconds: float) -> Deferred[None]:
+        over: Deferred[None] = Deferred()
+        timer = self._clock.callLater(seconds, over.callback, None)
+
+        def finished(result: object) -> None:
+            if timer.active():
+                timer.cancel()
+                over.callback(None)
+
+        done.addBoth(finished)
+        return over

@@ -1,0 +1,445 @@
+"""
+The sessions of this node, as moves see them (SessionHolder): real ones, with their state in the spool.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import msgspec
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from msgnode.cluster.moves import session_transfer as transfer
+from msgnode.cluster.moves.overlap import CopyId, SessionOverlap
+from msgnode.cluster.moves.session_holder import Claims, Release
+from msgnode.protocol.close_codes import SUPERSEDED, Closing
+from msgnode.protocol.message import Message
+from msgnode.sessions.limits.memory_budget import Budget
+from msgnode.sessions.persistence import MessageLog, SessionMove
+from msgnode.sessions.principal import read_proof
+from msgnode.sessions.session import Session
+from msgnode.structures.time_slices import Slices
+
+log = Logger()
+
+
+class Routes(transfer.Bindings, Protocol):
+    """
+    The routing table, as moves use it.
+    """
+
+    def join(self, session: Session) -> None: ...
+    def forget(self, session: Session) -> None: ...
+
+
+class Registered(Protocol):
+    """
+    The table of the sessions' registrations at the domain registry.
+    """
+
+    def of(self, session: Session) -> list[str]: ...
+    def restore(self, session: Session, url: str, owner: str) -> None: ...
+    def forget(self, session: Session) -> None: ...
+
+
+class Identities(Protocol):
+    """
+    The timers of the sessions' identities.
+    """
+
+    def resume(self, session: Session) -> object: ...
+
+
+class Parts(transfer.Parts, Protocol):
+    """
+    The parts of a node that its moving sessions need.
+    """
+
+    slices: Slices
+    message_log: MessageLog
+    budget: Budget
+
+    @property
+    def registered(self) -> Registered: ...
+
+    @property
+    def identity_expiry(self) -> Identities: ...
+
+    @property
+    def routes(self) -> Routes: ...
+
+    @property
+    def together(self) -> AbstractContextManager[Any]:
+        """
+        What collects the output of one piece of work, so that it is on disk before it is sent.
+        """
+
+
+class LocalSessions:
+    """
+    The sessions of this node, and those that left it and are still being handed over.
+
+    `refused` says why a client with a claim may not have a session. `own_flushed` fires when all that this
+    node has sent is acknowledged, `flushed` when all that members have sent to it and to another one has
+    arrived. `more` is called when there are messages for a session that left; `copy_id` gives the id of a
+    message's copies.
+    """
+
+    def __init__(
+        self,
+        node: Parts,
+        clock: IReactorTime,
+        refused: Callable[[Session, bytes], Closing | None],
+        copy_id: Callable[[Message], CopyId | None],
+    ) -> None:
+        self.more: Callable[[str], None] = lambda name: None
+        self.own_flushed: Callable[[], Deferred[None]]
+        self.flushed: Callable[[str], Deferred[None]]
+        self.closing: Closing = SUPERSEDED
+        self._node = node
+        self._sessions = node.sessions
+        self._clock = clock
+        self._refused = refused
+        self._copy_id = copy_id
+        self._leaving: dict[bytes, Session] = {}
+        self._arriving: dict[str, Session] = {}  # by handover: where its messages go
+        self._left_bindings: dict[bytes, dict[str, int]] = {}  # of those that came back here meanwhile
+        self._flushing: dict[bytes, bool] = {}  # has all that was sent to it here arrived?
+        self._commits: list[Deferred[None]] = []
+
+    def restore(self) -> None:
+        """
+        Continue with the sessions of before a restart, and with what was arriving for them.
+        """
+        for session in self._sessions.released.values():
+            if session.move is not None:
+                self._leaving[bytes.fromhex(session.move.id)] = session
+                self._watch(session)
+        for session in [*self._sessions, *self._sessions.released.values()]:
+            if session.move is None:
+                continue
+            for handover, (_, has_ended) in session.move.progress.items():
+                self._arriving[handover] = session
+                if not has_ended:
+                    self._watch(session)
+
+    # -- held here --------------------------------------------------------------------
+
+    def generation(self, name: str) -> int | None:
+        session = self._sessions.get(name)
+        return None if session is None or session.is_node else session.generation
+
+    def refusal(self, name: str, claim: bytes) -> tuple[int, str] | None:
+        session = self._sessions.get(name)
+        if session is None:
+            return None
+        why = self._refused(session, claim)
+        return None if why is None else (why.code, why.reason)
+
+    def leave_routes(self, name: str) -> None:
+        """
+        A session of that name is held here again: nothing more is collected for the one that left.
+        """
+        for id, session in self._leaving.items():
+            if session.runtime == name and id not in self._left_bindings:
+                self._left_bindings[id] = dict(session.bindings)
+                self._node.routes.forget(session)
+
+    def _watch(self, session: Session) -> SessionOverlap:
+        """
+        Knows the copies of messages that another member has of the session from now on.
+        """
+        overlap = session.mailbox.overlap
+        if not isinstance(overlap, SessionOverlap):
+            name = session.runtime
+            overlap = SessionOverlap(session.mailbox, self._copy_id, lambda: self.more(name))
+            session.mailbox.overlap = overlap
+        return overlap
+
+    # -- leaving ----------------------------------------------------------------------
+
+    def release(self, release: Release) -> Deferred[None]:
+        session = self._sessions.get(release.name)
+        assert session is not None, "it is held here"
+        move = session.move or SessionMove()
+        session.move = msgspec.structs.replace(
+            move, id=release.id.hex(), to=release.to, generation=release.generation
+        )
+        self._sessions.release(session, self.closing)
+        self._leaving[release.id] = session
+        self._watch(session)
+        session.write_state()
+        written = self._commit().addErrback(self._keep, release, session)
+        return written.addCallback(lambda done: self.own_flushed())
+
+    def _keep(self, why: Failure, release: Release, session: Session) -> Failure:
+        """
+        The release could not be written: the session stays.
+        """
+        del self._leaving[release.id]
+        assert session.move is not None
+        session.move = msgspec.structs.replace(session.move, id="", to="", generation=0)
+        if not self._is_arriving(session):
+            session.mailbox.overlap = None
+        session.write_state()
+        if self._sessions.get(session.runtime) is None:
+            self._sessions.hold_again(session)
+        return why
+
+    def releases(self) -> Iterable[Release]:
+        found = []
+        for id, session in self._leaving.items():
+            assert session.move is not None
+            found.append(Release(id, session.runtime, session.move.generation, session.move.to))
+        return sorted(found, key=lambda release: release.generation)
+
+    def state(self, release: Release, claims: Claims) -> bytes:
+        session = self._leaving[release.id]
+        outbox = session.mailbox.outbox
+        for epoch, received in claims:
+            if outbox is not None and outbox.epoch == epoch and received > outbox.acknowledged:
+                outbox.acknowledge(min(received, outbox.last))
+        registered = self._node.registered.of(session)
+        try:
+            return transfer.export_state(session, self._sessions, registered, self._bindings(release.id))
+        except OSError as why:
+            log.warn("{name} loses messages that cannot be read: {why}", name=session.runtime, why=str(why))
+            if outbox is not None:
+                outbox.drop_unreadable(count_missed=True)
+            return transfer.export_state(session, self._sessions, registered, self._bindings(release.id))
+
+    def _bindings(self, id: bytes) -> dict[str, int]:
+        return self._left_bindings.get(id, self._leaving[id].bindings)
+
+    def messages(self, release: Release, after: int, most_bytes: int) -> list[tuple[int, bytes]]:
+        session = self._leaving[release.id]
+        session.mailbox.expire()
+        overlap = session.mailbox.overlap
+        copies = overlap.by_key if isinstance(overlap, SessionOverlap) else None
+        return transfer.export_messages(session, self._sessions, after, most_bytes, copies)
+
+    def handed_over(self, release: Release, key: int) -> None:
+        self._leaving[release.id].mailbox.hand_over(key)
+        self._settle_soon()
+
+    def seal(self, release: Release) -> bool:
+        session = self._leaving[release.id]
+        if self._is_arriving(session):
+            return False
+        session.mailbox.end_arrival()
+        if release.id not in self._flushing:
+            self._flushing[release.id] = False
+            self.flushed(release.to).addCallback(self._all_arrived, release)
+        if session.mailbox.queued:
+            self._clock.callLater(0, self.more, release.name)
+            return False
+        if not self._flushing[release.id]:
+            return False
+        if release.id not in self._left_bindings:
+            self._left_bindings[release.id] = dict(session.bindings)
+            self._node.routes.forget(session)
+        return True
+
+    def _all_arrived(self, done: None, release: Release) -> None:
+        if release.id in self._leaving:
+            self._flushing[release.id] = True
+            self.more(release.name)
+
+    def discard(self, release: Release) -> None:
+        session = self._leaving.pop(release.id)
+        self._left_bindings.pop(release.id, None)
+        self._flushing.pop(release.id, None)
+        self._forget_handovers(session)
+        self._node.registered.forget(session)
+        self._sessions.forget_released(session)
+        self._settle_soon()
+
+    # -- arriving ---------------------------------------------------------------------
+
+    def progress(self, of: str, id: bytes) -> tuple[int, bool] | None:
+        handover = _handover(of, id)
+        session = self._arriving.get(handover)
+        return None if session is None or session.move is None else session.move.progress.get(handover)
+
+    def claims(self, name: str) -> Claims:
+        sessions = [session for session in self._leaving.values() if session.runtime == name]
+        session = self._sessions.get(name) or (sessions[-1] if sessions else None)
+        return [] if session is None or session.move is None else list(session.move.claims.items())
+
+    def import_state(self, of: str, release: Release, state: bytes) -> Deferred[None]:
+        name, handover = release.name, _handover(of, release.id)
+        found = transfer.read_state(state)
+        session = self._sessions.get(name)
+        self.leave_routes(name)
+        if session is None:
+            session, steps = transfer.begin_import(name, found, self._node, release.generation)
+            self._node.identity_expiry.resume(session)
+            self._node.budget.settle(session)
+            self._begin_arrival(session, handover)
+        elif not _is_same_owner(session, found):
+            return fail(ValueError(f"{name} belongs to another user here"))
+        else:
+            session.generation = max(session.generation, release.generation)
+            self._begin_arrival(session, handover)
+            steps = transfer.bind(found, session, self._node)
+            transfer.merge_messages(found, session, self._sessions)
+        for url in found.registered:
+            shown = session.proof
+            self._node.registered.restore(session, url, shown.user if shown is not None else session.identity)
+            self._node.session_store.registered(session.sid, url)
+        session.write_state()
+        self._flush(session)
+        bound = self._node.slices.begin(steps)
+        written = self._commit() if bound is None else bound.addCallback(lambda done: self._commit())
+        return written.addErrback(self._not_imported, handover, session)
+
+    def _begin_arrival(self, session: Session, handover: str) -> None:
+        if session.move is None:
+            session.move = SessionMove()
+        session.move.note_progress(handover, 0, False)
+        self._arriving[handover] = session
+        self._watch(session)
+        behind = session.mailbox.begin_arrival()
+        session.move.behind = session.move.behind or behind
+        session.pause()
+
+    def _not_imported(self, why: Failure, handover: str, session: Session) -> Failure:
+        self._arriving.pop(handover, None)
+        if session.move is not None:
+            session.move.progress.pop(handover, None)
+        if not self._is_arriving(session):
+            self._end_arrival(session)
+        return why
+
+    def import_messages(self, of: str, id: bytes, key: int, messages: list[bytes]) -> Deferred[None]:
+        handover = _handover(of, id)
+        session = self._place(handover)
+        overlap = self._watch(session)
+        for data in messages:
+            message = transfer.read_message(data)
+            if session.ended:
+                continue
+            if message.copy is None:
+                transfer.import_message(message, session, self._sessions)
+            elif overlap.is_new(message.copy):
+                overlap.note_late(message.copy, transfer.import_late(message, session, self._sessions))
+        self._note(session, handover, key, False)
+        self._flush(session)
+        name = session.runtime
+        return self._commit().addCallback(lambda done: self.more(name))
+
+    def finish(self, of: str, id: bytes) -> Deferred[None]:
+        handover = _handover(of, id)
+        session = self._place(handover)
+        assert session.move is not None
+        key, _ = session.move.progress[handover]
+        self._note(session, handover, key, True)
+        if not self._is_arriving(session):
+            self._end_arrival(session)
+        name = session.runtime
+        return self._commit().addCallback(lambda done: self.more(name))
+
+    def _place(self, handover: str) -> Session:
+        """
+        The session that gets the messages of a handover: the one that it was merged into, if it was.
+        """
+        session = self._arriving[handover]
+        while session.successor is not None:
+            heir = session.successor
+            if session.move is not None and handover in session.move.progress:
+                heir.move = heir.move or SessionMove()
+                heir.move.progress[handover] = session.move.progress[handover]
+            session = self._arriving[handover] = heir
+        return session
+
+    def _note(self, session: Session, handover: str, key: int, has_ended: bool) -> None:
+        assert session.move is not None
+        session.move.note_progress(handover, key, has_ended)
+        for each in [each for each, place in self._arriving.items() if place is session] if has_ended else ():
+            if each not in session.move.progress:
+                del self._arriving[each]
+        if not session.ended:
+            session.write_state()
+
+    def _end_arrival(self, session: Session) -> None:
+        if session.mailbox.is_arriving:
+            session.mailbox.end_arrival()
+        if session.move is not None:
+            session.move.behind = 0
+        if session.sid not in self._sessions.released:
+            session.mailbox.overlap = None
+        if not session.ended:
+            session.write_state()
+            self._flush(session)
+
+    def _is_arriving(self, session: Session) -> bool:
+        move = session.move
+        return move is not None and any(not has_ended for _, has_ended in move.progress.values())
+
+    def _forget_handovers(self, session: Session) -> None:
+        for handover in session.move.progress if session.move is not None else ():
+            if self._arriving.get(handover) is session:
+                del self._arriving[handover]
+
+    def ended(self, session: Session) -> None:
+        """
+        A session ended, with what it knew of handovers that have ended.
+        """
+        if session.move is not None and not self._is_arriving(session):
+            self._forget_handovers(session)
+
+    def _flush(self, session: Session) -> None:
+        with self._node.together:
+            session.flush()
+
+    # -- the disk ---------------------------------------------------------------------
+
+    def _commit(self) -> Deferred[None]:
+        """
+        Fires when everything up to now is on disk; fails if it cannot be written.
+        """
+        done: Deferred[None] = Deferred()
+        self._settle_soon()
+        self._commits.append(done)
+        return done
+
+    def _settle_soon(self) -> None:
+        if not self._commits:
+            self._commits.append(Deferred())
+            self._clock.callLater(0, self._write)
+
+    def _write(self) -> None:
+        commits, self._commits = self._commits, []
+        self._sessions.journal.settle(now=True)
+        failing = self._node.message_log.failing
+        written = self._node.session_store.committed() if failing is None else fail(OSError(failing))
+        written.addCallbacks(_fire, _fail, (commits,), {}, (commits,))
+
+
+def _fire(done: None, commits: list[Deferred[None]]) -> None:
+    for each in commits:
+        each.callback(None)
+
+
+def _fail(why: Failure, commits: list[Deferred[None]]) -> None:
+    commits[0].addErrback(lambda why: None)  # nobody waits for the first
+    for each in commits:
+        each.errback(why)
+
+
+def _handover(of: str, id: bytes) -> str:
+    return f"{of} {id.hex()}"
+
+
+def _is_same_owner(session: Session, state: transfer.State) -> bool:
+    """
+    Did the same user open the session at both nodes? One without a user belongs to everybody.
+    """
+    record = state.record
+    proof = read_proof(record.proof)
+    there = proof.user if proof is not None else record.identity
+    here = session.proof.user if session.proof is not None else session.identity
+    return not there or there == here

@@ -1,0 +1,3 @@
+"""
+The relay of HTTP requests to the member that holds their session.
+"""

@@ -1,0 +1,79 @@
+"""
+The node's log as JSON lines, or with fewer levels, on standard output: `--log-format` and `--log-level`.
+
+Without either option the log is twistd's.
+"""
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from twisted.application.service import MultiService
+from twisted.logger import (
+    FileLogObserver,
+    FilteringLogObserver,
+    ILogObserver,
+    LogEvent,
+    LogLevel,
+    LogLevelFilterPredicate,
+    formatEvent,
+    formatEventAsClassicLogText,
+)
+
+from msgnode.config.schema import ConfigError
+
+FORMATS = ("text", "json")
+LEVELS = ("debug", "info", "warn", "error", "critical")
+
+
+def json_line(event: LogEvent) -> str:
+    """
+    Returns an event as one line of JSON: time, level, namespace, text, and the traceback of a failure.
+    """
+    level = event.get("log_level")
+    line: dict[str, Any] = {
+        "time": datetime.fromtimestamp(event.get("log_time", 0.0), UTC).isoformat(timespec="milliseconds"),
+        "level": level.name if level is not None else "info",
+        "namespace": str(event.get("log_namespace", "")),
+        "text": formatEvent(event),
+    }
+    failure = event.get("log_failure")
+    if failure is not None:
+        line["traceback"] = failure.getTraceback()
+    return json.dumps(line) + "\n"
+
+
+def make_observer(format: str, level: str, output: TextIO) -> ILogObserver:
+    """
+    Returns an observer of the whole log.
+    """
+    observer = FileLogObserver(output, json_line if format == "json" else formatEventAsClassicLogText)
+    predicate = LogLevelFilterPredicate(LogLevel.levelWithName(level))
+    filtering: ILogObserver = FilteringLogObserver(observer, [predicate])
+    return filtering
+
+
+def check_log_options(format: str | None, level: str | None) -> None:
+    """
+    Raises ConfigError if a value is unknown.
+    """
+    for name, value, known in (("--log-format", format, FORMATS), ("--log-level", level, LEVELS)):
+        if value is not None and value not in known:
+            raise ConfigError(f"{name}: expected one of {', '.join(known)}, found {value!r}")
+
+
+class LoggingService(MultiService):
+    """
+    A root service that gives its application an observer; twistd takes it in the place of its own.
+    """
+
+    log_format: str | None = None
+    log_level: str | None = None
+
+    def setServiceParent(self, parent: Any) -> None:
+        if self.log_format is not None or self.log_level is not None:
+            # twistd replaces sys.stdout by a logger later.
+            observer = make_observer(self.log_format or "text", self.log_level or "info", sys.stdout)
+            parent.setComponent(ILogObserver, observer)
+        super().setServiceParent(parent)

@@ -1,0 +1,3 @@
+"""
+The measurements of several nodes of one domain.
+"""

@@ -1,0 +1,3 @@
+"""
+Several nodes of one domain under load: their clients, what is done to them and to NATS, and the verdict.
+"""

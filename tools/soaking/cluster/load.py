@@ -1,0 +1,155 @@
+"""
+The clients of a cluster: each speaks with all others, and comes back at any node.
+"""
+
+import json
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from soaking.load.member import Member
+from soaking.load.member_load import MemberLoad
+from soaking.load.resuming_client import Message
+from soaking.load.transports import Link
+from soaking.peers.member_node import DOMAIN, Balancer, MemberNode
+from soaking.verdict import Numbers
+
+SLACK_SECONDS = 0.5  # between what a client writes down, and what a node does
+
+
+class Key(NamedTuple):
+    """
+    A message of a client: its runtimeURL, and the message's type and id.
+    """
+
+    runtime: str
+    type: str
+    id: str
+
+
+class ClusterMember(Member):
+    """
+    A member that knows when it sent and received each message.
+
+    What the node that held its session had not acknowledged when that node died is sent again in a new epoch,
+    and may come twice: `again` has it, of all members. What lay at a node that did not run (`outages`) comes
+    when the node runs again, after what was sent later by another way: that is late, not out of order.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        link: Callable[[], Link],
+        others: "Sequence[ClusterMember]",
+        chance: random.Random,
+        again: set[Key],
+        outages: Callable[[], list[tuple[float, float]]],
+    ) -> None:
+        super().__init__(DOMAIN, number, str(number), link, others, chance)
+        self.sent_at: dict[str, float] = {}  # by id
+        self.heard_when: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self.excused_twice = self.late = 0
+        self.client.told_null = self._begins_anew
+        self._again = again
+        self._outages = outages
+
+    def _begins_anew(self) -> None:
+        for data in self.client.kept:
+            message = json.loads(data)
+            self._again.add(Key(self.runtime, message["type"], str(message["id"])))
+
+    def _send(self, kind: str, recipient: str, from_: str, to: str, **more: Any) -> int:
+        number = super()._send(kind, recipient, from_, to, **more)
+        self.sent_at[f"{kind} {number} {recipient}"] = time.time()
+        return number
+
+    def _heard(self, message: Message) -> None:
+        super()._heard(message)
+        if message["type"] == "update":
+            kind = str(message["id"]).partition(" ")[0]
+            self.heard_when[message["body"]["by"], kind].append(time.time())
+
+    def wrong_from(self, sender: Member) -> dict[str, Numbers]:
+        assert isinstance(sender, ClusterMember)
+        found = super().wrong_from(sender)
+        for kind, wrong in found.items():
+            recipient = self.runtime if kind == "update" else ""
+            doubled = [n for n in wrong.doubled if not self._may_double(sender, kind, n, recipient)]
+            disordered = [n for n in wrong.disordered if not self._may_be_late(sender, kind, n, recipient)]
+            found[kind] = wrong._replace(doubled=doubled, disordered=disordered)
+        return found
+
+    def _may_double(self, sender: "ClusterMember", kind: str, number: int, recipient: str) -> bool:
+        return Key(sender.runtime, "update", f"{kind} {number} {recipient}") in self._again
+
+    def _may_be_late(self, sender: "ClusterMember", kind: str, number: int, recipient: str) -> bool:
+        sent = sender.sent_at[f"{kind} {number} {recipient}"]
+        numbers, times = self.heard[sender.runtime, kind], self.heard_when[sender.runtime, kind]
+        came = min(when for each, when in zip(numbers, times, strict=True) if each == number)
+        return any(
+            sent <= began + SLACK_SECONDS and came >= ended - SLACK_SECONDS
+            for began, ended in self._outages()
+        )
+
+    def excused(self) -> tuple[int, int]:
+        """
+        How many messages came twice and late, where that is allowed.
+        """
+        twice = late = 0
+        for sender in self.far:
+            plain = super().wrong_from(sender)
+            strict = self.wrong_from(sender)
+            twice += sum(len(plain[kind].doubled) - len(strict[kind].doubled) for kind in plain)
+            late += sum(len(plain[kind].disordered) - len(strict[kind].disordered) for kind in plain)
+        return twice, late
+
+    def told_twice(self) -> int:
+        wrong = 0
+        for (recipient, number), codes in self.answers.items():
+            id = f"request {number} {recipient}"
+            both = Key(self.runtime, "read", id), Key(recipient, "response", id)
+            wrong += 0 if any(key in self._again for key in both) else len(codes) - 1
+        for (recipient, number), codes in self.receipts.items():
+            key = Key(self.runtime, "update", f"update {number} {recipient}")
+            wrong += 0 if key in self._again else len(codes) - 1
+        return wrong
+
+
+class ClusterLoad(MemberLoad):
+    """
+    So many clients behind a balancer.
+    """
+
+    def __init__(
+        self, nodes: Sequence[MemberNode], balancer: Balancer, members: int, rate: float, seed: int
+    ) -> None:
+        chance = random.Random(seed)
+        self.again: set[Key] = set()
+        everyone: list[ClusterMember] = []
+
+        def outages() -> list[tuple[float, float]]:
+            return [outage for node in nodes for outage in node.outages]
+
+        everyone += [
+            ClusterMember(number, partial(balancer.link, number), everyone, chance, self.again, outages)
+            for number in range(members)
+        ]
+        self.clients = everyone
+        super().__init__(everyone, rate, chance)
+
+    def allow_new_epochs(self, allowed: bool) -> None:
+        """
+        From now on a client may be told that its epoch has ended, because its session's node does not answer.
+        """
+        for member in self.clients:
+            member.client.may_begin_anew = allowed
+
+    def are_connected(self) -> bool:
+        return all(member.client.link is not None for member in self.clients)
+
+    def excused(self) -> tuple[int, int]:
+        found = [member.excused() for member in self.clients]
+        return sum(twice for twice, _ in found), sum(late for _, late in found)
