@@ -1,0 +1,219 @@
+"""
+The operations of a node for its operators: everything that the admin API reads and does, and its services.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IReactorTime
+
+from msgnode.admin.access.named_tokens import ADMIN, OPERATOR, VIEWER
+from msgnode.admin.actions.audited import ActionResult, Audited
+from msgnode.admin.actions.ban_actions import FILE as BANS
+from msgnode.admin.actions.ban_actions import BanActions, BanList, BanRequest, LimitList, LimitRequest
+from msgnode.admin.actions.node_actions import DrainRequest, NodeActions, ProbeReport, ProbeRequest
+from msgnode.admin.actions.session_actions import Kick, KickMany, SessionActions, Unbind
+from msgnode.admin.actions.token_actions import TokenActions, TokenList, TokenRequest
+from msgnode.admin.admin_tokens import AdminTokens
+from msgnode.admin.api.endpoint import Call, Endpoint, NoQuery, Reason
+from msgnode.admin.health import EventLoopLag
+from msgnode.admin.live.service import Live
+from msgnode.admin.node_facts import NodeFacts
+from msgnode.admin.reads.address_report import (
+    AddressList,
+    AddressReport,
+    PrefixQuery,
+    list_addresses,
+    report_address,
+)
+from msgnode.admin.reads.audit_list import AuditList, AuditQuery, list_audit
+from msgnode.admin.reads.config_report import ConfigReport, report_config
+from msgnode.admin.reads.connection_list import ConnectionList, ConnectionQuery, list_connections
+from msgnode.admin.reads.inspector import Inspector
+from msgnode.admin.reads.node_report import NodeReport, report_node
+from msgnode.admin.reads.pools import PoolQuery, PoolReport, report_pools
+from msgnode.admin.reads.refusal_list import RefusalList, RefusalQuery, list_refusals
+from msgnode.admin.reads.series import FILE as HISTORY
+from msgnode.admin.reads.series import History, SeriesQuery, SeriesReport
+from msgnode.admin.reads.session_list import SessionList, SessionQuery, list_sessions
+from msgnode.admin.reads.session_report import AddressPage, SessionReport, report_session
+from msgnode.admin.reads.top import Top, TopList, TopQuery
+from msgnode.node import Node
+from msgnode.policy.administration.commands import PolicyCommands
+from msgnode.storage.audit_log import AuditLog
+
+
+class Operations:
+    """
+    The operations of one node, with its endpoints and the services behind them.
+
+    `run` runs a function that uses the disk, perhaps in a thread.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        facts: NodeFacts,
+        lag: EventLoopLag,
+        clock: IReactorTime,
+        tokens: AdminTokens,
+        policies: PolicyCommands,
+        run: Callable[..., Deferred[Any]] = maybeDeferred,
+    ) -> None:
+        state = None if node.config.state == "none" else Path(node.config.state)
+        self.inspector = Inspector(node, facts, lag, clock)
+        self.audit = AuditLog(state, facts.wall, run)
+        self.history = History(self.inspector, None if state is None else state / HISTORY)
+        self.live = Live(node, facts, clock, run, facts.wall)
+        self._top = Top(self.inspector)
+        audited = Audited(self.audit)
+        self._bans = BanActions(self.inspector, audited, None if state is None else state / BANS)
+        self._sessions = SessionActions(self.inspector, audited, self._bans)
+        self._node = NodeActions(self.inspector, audited, policies)
+        self._tokens = TokenActions(self.inspector, audited, tokens.named)
+
+    def services(self) -> list[Service]:
+        """
+        The services, in the order in which they start.
+        """
+        return [self._bans, self._node, self.history, self.live]
+
+    def endpoints(self) -> list[Endpoint]:
+        """
+        The endpoints of the API.
+        """
+        return [*self._reads(), *self._actions()]
+
+    def _reads(self) -> list[Endpoint]:
+        inspector = self.inspector
+
+        def of(function: Callable[[Inspector, Any], Any]) -> Callable[[Call], Any]:
+            return lambda call: function(inspector, call.query)
+
+        def read(
+            path: str,
+            summary: str,
+            act: Callable[[Call], Any],
+            answer: Any,
+            query: Any = NoQuery,
+            role: str = VIEWER,
+        ) -> Endpoint:
+            return Endpoint("GET", path, role, summary, act, answer, query, is_read=True)
+
+        return [
+            read(
+                "node",
+                "The node: load, limits, certificates, troubles.",
+                lambda call: report_node(inspector),
+                NodeReport,
+            ),
+            read(
+                "config",
+                "The configuration, and where each key comes from.",
+                lambda call: report_config(inspector),
+                ConfigReport,
+            ),
+            read("sessions", "Sessions, filtered and sorted.", of(list_sessions), SessionList, SessionQuery),
+            read(
+                "sessions/{runtime}",
+                "One session, with addresses, queue and refusals.",
+                lambda call: report_session(inspector, call.path["runtime"], call.query),
+                SessionReport,
+                AddressPage,
+            ),
+            read(
+                "connections",
+                "Connections, open or closed.",
+                of(list_connections),
+                ConnectionList,
+                ConnectionQuery,
+            ),
+            read(
+                "addresses", "Addresses that begin with a text.", of(list_addresses), AddressList, PrefixQuery
+            ),
+            read(
+                "addresses/{address}",
+                "Who hears an address, and why.",
+                lambda call: report_address(inspector, call.path["address"]),
+                AddressReport,
+            ),
+            read("refusals", "Refused and dropped messages.", of(list_refusals), RefusalList, RefusalQuery),
+            read(
+                "top",
+                "The heaviest sessions, users or peers.",
+                lambda call: self._top.ask(call.query),
+                TopList,
+                TopQuery,
+            ),
+            read("pools", "Pools of addresses, and their leases.", of(report_pools), PoolReport, PoolQuery),
+            read(
+                "series",
+                "The built-in history.",
+                lambda call: self.history.report(call.query),
+                SeriesReport,
+                SeriesQuery,
+            ),
+            read("bans", "Bans.", self._bans.bans, BanList),
+            read("limits", "Temporary limits.", self._bans.limits, LimitList),
+            read("tokens", "Named tokens of operators.", self._tokens.tokens, TokenList, role=ADMIN),
+            read(
+                "audit",
+                "What operators did.",
+                lambda call: list_audit(self.audit, call.query),
+                AuditList,
+                AuditQuery,
+                ADMIN,
+            ),
+        ]
+
+    def _actions(self) -> list[Endpoint]:
+        def action(
+            path: str,
+            summary: str,
+            act: Callable[[Call], Any],
+            body: Any = Reason,
+            role: str = OPERATOR,
+            verb: str = "POST",
+        ) -> Endpoint:
+            return Endpoint(verb, path, role, summary, act, ActionResult, body=body)
+
+        sessions, bans, node, tokens = self._sessions, self._bans, self._node, self._tokens
+        return [
+            action(
+                "sessions/kick",
+                "Close the connections of the sessions that match.",
+                sessions.kick_many,
+                KickMany,
+            ),
+            action("sessions/{runtime}/kick", "Close the connection of a session.", sessions.kick, Kick),
+            action("sessions/{runtime}/purge", "Drop the queued messages of a session.", sessions.purge),
+            action("sessions/{runtime}/expire-token", "Make a session's token void.", sessions.expire_token),
+            action("addresses/{address}/unbind", "Free an address.", sessions.unbind, Unbind),
+            action("bans", "Ban clients.", bans.ban, BanRequest),
+            action("bans/{id}", "Lift a ban.", bans.unban, verb="DELETE"),
+            action("limits", "Throttle a client for a while.", bans.limit, LimitRequest),
+            action("limits/{id}", "Lift a temporary limit.", bans.unlimit, verb="DELETE"),
+            action(
+                "drain",
+                "Take no new clients, and close the open connections.",
+                node.drain,
+                DrainRequest,
+                ADMIN,
+            ),
+            action("undrain", "Take new clients again.", node.undrain, role=ADMIN),
+            action("reload", "Read the configuration again.", node.reload, role=ADMIN),
+            Endpoint(
+                "POST",
+                "probe",
+                OPERATOR,
+                "Say what would become of a message.",
+                node.probe,
+                ProbeReport,
+                body=ProbeRequest,
+            ),
+            action("tokens", "Make a named token.", tokens.add, TokenRequest, ADMIN),
+            action("tokens/{name}", "Revoke a named token.", tokens.revoke, role=ADMIN, verb="DELETE"),
+        ]
