@@ -25,6 +25,7 @@ from msgnode.admin.live.live_api import EventsResource, TracesResource
 from msgnode.admin.metrics import Metrics
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.operations import Operations
+from msgnode.admin.pages.wiring import make_dashboard
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
 from msgnode.backends.identity.token_validator import Tokens
@@ -366,6 +367,8 @@ def _admin_resources(
     def links() -> LinkOperations | None:
         return node.link_operations
 
+    dashboard = make_dashboard(node, operations, admins, reactor)
+    admit = dashboard.logins.admit
     return tree(
         {
             "live": HealthResource(node, reactor),
@@ -381,9 +384,10 @@ def _admin_resources(
             "policy": PolicyAdmin(commands, admins),
             "api/v1": AdminAPI(node, admins, operations.endpoints()),
             "api/v1/policy": PolicyAdmin(commands, admins),
-            "api/v1/events": EventsResource(operations.live.streams, admins.admit),
-            "api/v1/traces": TracesResource(operations.live.traces, admins.admit),
+            "api/v1/events": EventsResource(operations.live.streams, admit),
+            "api/v1/traces": TracesResource(operations.live.traces, admit),
             "api/v1/links": LinksResource(node, admins),
             "api/v1/routes": RoutesResource(node, admins),
-        }
+        },
+        root=dashboard,
     )

@@ -21,7 +21,7 @@ _FIRST = ("event", "code", "reason", "type", "session", "from", "to", "text")
 _LEFT_OUT = {"time", "kind", "step", "came"}
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType):  # type: ignore[type-arg]
     """
     A time such as 90, 90s, 5m or 1h; it becomes seconds.
     """
@@ -153,8 +153,8 @@ def trace(
     if out is None:
         _read_trace(client, started["id"], lambda data: _print(client, data))
         return
-    with out.open("wb") as file:
-        _read_trace(client, started["id"], lambda data: (file.write(data), file.flush()))
+    with out.open("wb", buffering=0) as file:
+        _read_trace(client, started["id"], file.write)
 
 
 def _read_trace(client: AdminClient, id: str, use: Callable[[bytes], object]) -> None:

@@ -89,7 +89,8 @@ class AdminHTTP:
         opener = build_opener(ProxyHandler({}), _NoRedirect)
         request = Request(url, headers={"Authorization": f"Bearer {token}"})
         try:
-            return iter(opener.open(request, timeout=TIMEOUT_SECONDS))
+            found: Iterator[bytes] = iter(opener.open(request, timeout=TIMEOUT_SECONDS))
+            return found
         except HTTPError as why:
             return Answer(why.code, why.read())
 
