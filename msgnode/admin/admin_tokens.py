@@ -33,6 +33,7 @@ log = Logger()
 
 FILE = "admin-token"
 EVERY = frozenset({"*"})
+MAX_HOSTS = 1001  # one of each token
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 IMPLIED = {VIEWER: {OPERATOR, ADMIN}, OPERATOR: {ADMIN}}  # roles that include another one
 HOW = "name the token of <state>/admin-token, or a named one: Authorization: Bearer mna_..."
@@ -42,7 +43,8 @@ class AdminTokens(Service):
     """
     The files of tokens.  They are read for every request, so that a token removed from them is void at once.
 
-    `wall` gives seconds since 1970, `seconds` those of a clock that never jumps.
+    `wall` gives seconds since 1970, `seconds` those of a clock that never jumps. `moved` is called with the
+    operator, the IP address and the one before when a token comes from another one than before.
     """
 
     def __init__(
@@ -54,6 +56,8 @@ class AdminTokens(Service):
         self._path = None if state == "none" else Path(state, FILE)
         self.named = NamedTokens(None if state == "none" else Path(state, NAMED))
         self.failures = FailureThrottle(seconds)
+        self.moved: Callable[[Operator, str, str], object] = lambda operator, host, before: None
+        self._hosts: dict[str, str] = {}  # of each named token, from which it came last
         self._wall = wall
 
     def startService(self) -> None:
@@ -116,6 +120,7 @@ class AdminTokens(Service):
         if token:
             operator = self.operator(token, is_local(peer))
             if operator is not None:
+                self._note_host(operator, peer_host(peer_name(peer)) or "unix")
                 return with_role(operator, *wanted)
             wait = self.failures.note(peer_host(peer_name(peer)) or "unix")
             if wait:
@@ -123,6 +128,16 @@ class AdminTokens(Service):
                 raise Rejected(f"too many tokens that are not valid; try again in {wait} s", 429, "rate")
         request.setHeader(b"WWW-Authenticate", b"Bearer")
         raise Rejected(HOW, 401, "token")
+
+    def _note_host(self, operator: Operator, host: str) -> None:
+        before = self._hosts.get(operator.name)
+        if before == host:
+            return
+        if before is None and len(self._hosts) >= MAX_HOSTS:
+            self._hosts.clear()
+        self._hosts[operator.name] = host
+        if before is not None:
+            self.moved(operator, host, before)
 
 
 def is_local(peer: object) -> bool:

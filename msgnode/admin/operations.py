@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.admin.access.named_tokens import ADMIN, OPERATOR, VIEWER
+from msgnode.admin.actions.audit_trail import AuditTrail
 from msgnode.admin.actions.audited import ActionResult, Audited
 from msgnode.admin.actions.ban_actions import FILE as BANS
 from msgnode.admin.actions.ban_actions import BanActions, BanList, BanRequest, LimitList, LimitRequest
@@ -18,7 +19,7 @@ from msgnode.admin.actions.node_actions import DrainRequest, NodeActions, ProbeR
 from msgnode.admin.actions.session_actions import Kick, KickMany, SessionActions, Unbind
 from msgnode.admin.actions.token_actions import TokenActions, TokenList, TokenRequest
 from msgnode.admin.admin_tokens import AdminTokens
-from msgnode.admin.api.endpoint import Call, Endpoint, NoQuery, Reason
+from msgnode.admin.api.endpoint import EVERY_NODE, HOLDER, Call, Endpoint, NoQuery, Reason
 from msgnode.admin.health import EventLoopLag
 from msgnode.admin.live.service import Live
 from msgnode.admin.node_facts import NodeFacts
@@ -33,7 +34,8 @@ from msgnode.admin.reads.audit_list import AuditList, AuditQuery, list_audit
 from msgnode.admin.reads.config_report import ConfigReport, report_config
 from msgnode.admin.reads.connection_list import ConnectionList, ConnectionQuery, list_connections
 from msgnode.admin.reads.inspector import Inspector
-from msgnode.admin.reads.node_report import NodeReport, report_node
+from msgnode.admin.reads.memory import MemoryReport, report_memory
+from msgnode.admin.reads.node_report import NodeList, NodeReport, list_nodes, report_node
 from msgnode.admin.reads.pools import PoolQuery, PoolReport, report_pools
 from msgnode.admin.reads.refusal_list import RefusalList, RefusalQuery, list_refusals
 from msgnode.admin.reads.series import FILE as HISTORY
@@ -64,8 +66,9 @@ class Operations:
         run: Callable[..., Deferred[Any]] = maybeDeferred,
     ) -> None:
         state = None if node.config.state == "none" else Path(node.config.state)
+        self.tokens = tokens
         self.inspector = Inspector(node, facts, lag, clock)
-        self.audit = AuditLog(state, facts.wall, run)
+        self.audit = AuditLog(state, facts.wall, run, lambda: node.config.admin.audit_keep_days)
         self.history = History(self.inspector, None if state is None else state / HISTORY)
         self.live = Live(node, facts, clock, run, facts.wall)
         self._top = Top(self.inspector)
@@ -73,13 +76,23 @@ class Operations:
         self._bans = BanActions(self.inspector, audited, None if state is None else state / BANS)
         self._sessions = SessionActions(self.inspector, audited, self._bans)
         self._node = NodeActions(self.inspector, audited, policies)
+        self.trail = AuditTrail(self.audit, facts, tokens)
+        self.audit.on_entry = self._audited
         self._tokens = TokenActions(self.inspector, audited, tokens.named)
 
     def services(self) -> list[Service]:
         """
         The services, in the order in which they start.
         """
-        return [self._bans, self._node, self.history, self.live]
+        return [self.trail, self._bans, self._node, self.history, self.live]
+
+    def _audited(self, entry: dict[str, Any]) -> None:
+        """
+        Shows what is done as an event, too.
+        """
+        if entry.get("phase") == "result":
+            shown = ("id", "who", "via", "action", "target", "number", "reason", "result", "ok")
+            self.live.ring.add("audit", {key: entry[key] for key in shown if key in entry}, entry["time"])
 
     def endpoints(self) -> list[Endpoint]:
         """
@@ -100,8 +113,9 @@ class Operations:
             answer: Any,
             query: Any = NoQuery,
             role: str = VIEWER,
+            reach: str = "",
         ) -> Endpoint:
-            return Endpoint("GET", path, role, summary, act, answer, query, is_read=True)
+            return Endpoint("GET", path, role, summary, act, answer, query, is_read=True, reach=reach)
 
         return [
             read(
@@ -123,6 +137,7 @@ class Operations:
                 lambda call: report_session(inspector, call.path["runtime"], call.query),
                 SessionReport,
                 AddressPage,
+                reach=HOLDER,
             ),
             read(
                 "connections",
@@ -156,6 +171,8 @@ class Operations:
                 SeriesReport,
                 SeriesQuery,
             ),
+            read("memory", "Memory by owner.", lambda call: report_memory(inspector), MemoryReport),
+            read("nodes", "The nodes of the domain.", lambda call: list_nodes(inspector), NodeList),
             read("bans", "Bans.", self._bans.bans, BanList),
             read("limits", "Temporary limits.", self._bans.limits, LimitList),
             read("tokens", "Named tokens of operators.", self._tokens.tokens, TokenList, role=ADMIN),
@@ -177,8 +194,9 @@ class Operations:
             body: Any = Reason,
             role: str = OPERATOR,
             verb: str = "POST",
+            reach: str = "",
         ) -> Endpoint:
-            return Endpoint(verb, path, role, summary, act, ActionResult, body=body)
+            return Endpoint(verb, path, role, summary, act, ActionResult, body=body, reach=reach)
 
         sessions, bans, node, tokens = self._sessions, self._bans, self._node, self._tokens
         return [
@@ -188,14 +206,30 @@ class Operations:
                 sessions.kick_many,
                 KickMany,
             ),
-            action("sessions/{runtime}/kick", "Close the connection of a session.", sessions.kick, Kick),
-            action("sessions/{runtime}/purge", "Drop the queued messages of a session.", sessions.purge),
-            action("sessions/{runtime}/expire-token", "Make a session's token void.", sessions.expire_token),
-            action("addresses/{address}/unbind", "Free an address.", sessions.unbind, Unbind),
-            action("bans", "Ban clients.", bans.ban, BanRequest),
-            action("bans/{id}", "Lift a ban.", bans.unban, verb="DELETE"),
-            action("limits", "Throttle a client for a while.", bans.limit, LimitRequest),
-            action("limits/{id}", "Lift a temporary limit.", bans.unlimit, verb="DELETE"),
+            action(
+                "sessions/{runtime}/kick",
+                "Close the connection of a session.",
+                sessions.kick,
+                Kick,
+                reach=HOLDER,
+            ),
+            action(
+                "sessions/{runtime}/purge",
+                "Drop the queued messages of a session.",
+                sessions.purge,
+                reach=HOLDER,
+            ),
+            action(
+                "sessions/{runtime}/expire-token",
+                "Make a session's token void.",
+                sessions.expire_token,
+                reach=HOLDER,
+            ),
+            action("addresses/{address}/unbind", "Free an address.", sessions.unbind, Unbind, reach=HOLDER),
+            action("bans", "Ban clients.", bans.ban, BanRequest, reach=EVERY_NODE),
+            action("bans/{id}", "Lift a ban.", bans.unban, verb="DELETE", reach=EVERY_NODE),
+            action("limits", "Throttle a client for a while.", bans.limit, LimitRequest, reach=EVERY_NODE),
+            action("limits/{id}", "Lift a temporary limit.", bans.unlimit, verb="DELETE", reach=EVERY_NODE),
             action(
                 "drain",
                 "Take no new clients, and close the open connections.",

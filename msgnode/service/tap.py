@@ -25,6 +25,7 @@ from msgnode.admin.live.live_api import EventsResource, TracesResource
 from msgnode.admin.metrics import Metrics
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.operations import Operations
+from msgnode.admin.operator_metrics import OperatorCollector
 from msgnode.admin.pages.wiring import make_dashboard
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
@@ -379,13 +380,14 @@ def _admin_resources(
                 PolicyCollector(policies),
                 LinkCollector(links),
                 ClusterCollector(lambda: node.cluster_status),
+                OperatorCollector(operations),
                 facts=operations.inspector.facts,
             ),
-            "policy": PolicyAdmin(commands, admins),
+            "policy": PolicyAdmin(commands, admins, operations.trail.act),
             "api/v1": AdminAPI(node, admins, operations.endpoints()),
-            "api/v1/policy": PolicyAdmin(commands, admins),
+            "api/v1/policy": PolicyAdmin(commands, admins, operations.trail.act),
             "api/v1/events": EventsResource(operations.live.streams, admit),
-            "api/v1/traces": TracesResource(operations.live.traces, admit),
+            "api/v1/traces": TracesResource(operations.live.traces, admit, operations.trail.act),
             "api/v1/links": LinksResource(node, admins),
             "api/v1/routes": RoutesResource(node, admins),
         },

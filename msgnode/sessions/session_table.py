@@ -174,7 +174,7 @@ class Sessions(Service):
         connection, ready = session.connection, session.ready
         if connection is None:
             return
-        if ready is None:
+        if ready is None and not connection.acks_by_request:
             self._not_ready.add(session)
         else:
             self._not_ready.discard(session)
@@ -420,7 +420,7 @@ class Sessions(Service):
         """
         for session in self._not_ready:
             connection = session.connection
-            if connection is not None and not connection.acks_by_request and session.mailbox.queued:
+            if connection is not None and session.mailbox.queued:
                 yield session
 
     def _set_session(self, connection: Connection, session: Session | None) -> None:

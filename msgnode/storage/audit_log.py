@@ -25,6 +25,7 @@ DIRECTORY = "audit"
 BEGIN = "0" * 64
 MAX_RECENT = 1000
 TAIL_BYTES = 64 * 1024
+DAY_SECONDS = 86400.0
 
 Entry = dict[str, Any]
 
@@ -33,17 +34,25 @@ class AuditLog:
     """
     The audit log in `<state>/audit`; without a state directory the entries are kept in memory only.
 
-    `run` runs a function that uses the disk, perhaps in a thread; `wall` gives seconds since 1970.
+    `run` runs a function that uses the disk, perhaps in a thread; `wall` gives seconds since 1970. A month is
+    deleted when its last day is `keep_days` ago; 0 keeps all. `failures` counts lines that could not be
+    written.
     """
 
     def __init__(
-        self, state: Path | None, wall: Callable[[], float], run: Callable[..., Deferred[Any]]
+        self,
+        state: Path | None,
+        wall: Callable[[], float],
+        run: Callable[..., Deferred[Any]],
+        keep_days: Callable[[], float] = lambda: 400,
     ) -> None:
         self.recent: deque[Entry] = deque(maxlen=MAX_RECENT)
         self.on_entry: Callable[[Entry], object] = lambda entry: None
         self._directory = None if state is None else state / DIRECTORY
         self._wall = wall
         self._run = run
+        self._keep_days = keep_days
+        self.failures = 0
         self._last = ""  # the hash of the last line; "" while it is not known
         self._number = 0
         self._turn = DeferredLock()  # lines are written one after the other
@@ -62,12 +71,19 @@ class AuditLog:
         entry: Entry = {"time": round(self._wall(), 3), **fields}
         return self._turn.run(self._write_in_turn, entry)
 
+    def note(self, **fields: Any) -> Deferred[None]:
+        """
+        Writes a line about something that happens in any case. Never fails.
+        """
+        return self.write(phase="result", id=self.next_id(), **fields).addErrback(lambda why: None)
+
     def _write_in_turn(self, entry: Entry) -> Deferred[None]:
         def written(done: Entry) -> None:
             self.recent.append(done)
             self.on_entry(done)
 
         def failed(why: Any) -> None:
+            self.failures += 1
             log.failure("the audit log could not be written", why)
             raise Rejected("the audit log cannot be written, so nothing was done", 503, "disk")
 
@@ -82,12 +98,24 @@ class AuditLog:
         if directory is not None:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             path = directory / strftime("audit-%Y%m.jsonl", gmtime(entry["time"]))
+            if not path.exists():
+                self._delete_old(directory, entry["time"])
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
                 file.write(json.dumps(chained, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
         self._last = chained["hash"]
         return chained
+
+    def _delete_old(self, directory: Path, now: float) -> None:
+        keep_days = self._keep_days()
+        if not keep_days:
+            return
+        # The month before the oldest day that is kept has ended by then.
+        oldest = strftime("audit-%Y%m.jsonl", gmtime(now - keep_days * DAY_SECONDS))
+        for path in audit_files(directory):
+            if path.name < oldest:
+                path.unlink()
 
 
 def digest(entry: Entry) -> str:

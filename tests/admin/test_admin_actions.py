@@ -157,6 +157,18 @@ class SessionTests(AdminCase):
         [row] = self.get("connections?state=closed&by=admin")["connections"]
         self.assertEqual((4410, "removed", A), (row["code"], row["reason"], row["session"]))
 
+    def test_a_kick_says_when_the_client_came_back(self) -> None:
+        """
+        If it is asked to wait for that.
+        """
+        self.clients: list[TCPRuntime] = []
+        self.net.clock.callLater(7, lambda: self.clients.append(TCPRuntime(self.net, A).open()))
+
+        found = self.act(f"sessions/{url(A)}/kick", wait_seconds=10)
+
+        self.assertEqual(7, round(found["details"]["back_after"] - 0.4))
+        self.assertIsNone(self.act(f"sessions/{url(B)}/kick", wait_seconds=2)["details"]["back_after"])
+
     def test_a_kick_may_end_the_session(self) -> None:
         """
         With its addresses and messages.
@@ -425,16 +437,19 @@ class AuditTests(AdminCase):
             self.assertRefused(answer, 400, "reason")
         self.assertEqual([], self.audit())
 
-    def test_what_cannot_be_audited_is_not_done(self) -> None:
+    def test_what_cannot_be_audited_is_not_done_unless_it_is_urgent(self) -> None:
         """
-        503, and the client stays.
+        503, and the token stays; a kick is done all the same, and the lines that failed are counted.
         """
         (self.state / "audit").write_text("a file in the place of the directory")
 
-        answer = self.request("POST", f"sessions/{url(A)}/kick", {"reason": REASON})
+        answer = self.request("POST", f"sessions/{url(A)}/expire-token", {"reason": REASON})
+        self.act(f"sessions/{url(A)}/kick")
 
         self.assertRefused(answer, 503, "nothing was done")
-        self.assertEqual("attached", self.get(f"sessions/{url(A)}")["session"]["state"])
+        self.assertTrue(self.node.sessions.get(A).token_hash)
+        self.assertEqual("away", self.get(f"sessions/{url(A)}")["session"]["state"])
+        self.assertEqual(3, self.net.operations.audit.failures)
         self.flushLoggedErrors()
 
     def test_a_changed_or_removed_line_breaks_the_chain(self) -> None:
@@ -455,3 +470,46 @@ class AuditTests(AdminCase):
         self.assertIn("line 3: a line before it was removed", found)
         path.write_text(text + "nonsense\n")
         self.assertIn("is no entry", mistakes(self.state / "audit")[1][0])
+
+    def test_what_happens_without_the_api_is_noted_too(self) -> None:
+        """
+        Start, reload by signal, changed policies, traces, a token from elsewhere, and stop.
+        """
+        config = self.node.config
+        facts: NodeFacts = self.net.operations.inspector.facts
+        facts.reloading = Reloading(config, lambda: config, [], [], lambda act: act(), self.net.wall)
+        trail = self.net.operations.trail
+        named = self.named("operator")
+        trail.startService()
+        facts.reloading.reload()
+        body = {"policies": [], "key": "x"}
+        self.request("PUT", "policy/policies/x", body, **{"X-Reason": "first try"})
+        self.request("POST", "traces", {"session": A, "reason": REASON})
+        for peer in (None, ELSEWHERE, ELSEWHERE):
+            self.request("GET", "node", token=named, peer=peer)
+        trail.stopService()
+
+        found = [(line["action"], line["who"]) for line in self.audit() if line["phase"] == "result"]
+        self.assertEqual(
+            [
+                ("token add", "admin-token"),
+                ("start", ""),
+                ("reload", "signal"),
+                ("policy addPolicy", "admin-token"),
+                ("trace start", "admin-token"),
+                ("token use", "operator"),
+                ("stop", ""),
+            ],
+            found,
+        )
+
+    def test_a_reason_may_be_a_header_of_a_request_without_a_body(self) -> None:
+        """
+        For DELETE.
+        """
+        self.act("tokens", name="x", roles=["viewer"])
+
+        answer = self.request("DELETE", "tokens/x", **{"X-Reason": REASON})
+
+        self.assertEqual(200, answer.status)
+        self.assertEqual(REASON, self.audit()[-1]["reason"])

@@ -328,7 +328,8 @@ def test_pages_of_another_origin_can_neither_read_nor_act(browser, visitor, tmp_
     )
     form = json.dumps({"action": "end", "runtime": BOB, "reason": "evil one"})
     acted = page.run(
-        f"fetch({json.dumps(visitor.url + '/act')}, {{method: 'POST', credentials: 'include', mode: 'no-cors',"
+        f"fetch({json.dumps(visitor.url)} + '/act', {{method: 'POST', credentials: 'include',"
+        f"mode: 'no-cors',"
         f"body: new URLSearchParams({form})}})"
         ".then((answer) => answer.type).catch((error) => 'blocked')"
     )

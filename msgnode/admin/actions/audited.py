@@ -17,6 +17,7 @@ log = Logger()
 
 MIN_REASON_CHARS, MAX_REASON_CHARS = 3, 200
 MAX_SHOWN = 100  # targets in an answer
+URGENT = {"kick", "ban", "drain"}  # done even if the audit log cannot be written
 
 
 class ActionResult(msgspec.Struct, kw_only=True):
@@ -89,16 +90,27 @@ class Audited:
         }
         if plan.before is not None:
             line["before"] = plan.before
-        yield self.audit.write(phase="intent", **line)
+        try:
+            yield self.audit.write(phase="intent", **line)
+        except Rejected:
+            if plan.action not in URGENT:
+                raise
+            log.error("{who} does {action} without a line in the audit log", **line)
         try:
             details = yield maybeDeferred(plan.do)
         except Exception as why:
             known = isinstance(why, Rejected)
-            yield self.audit.write(phase="result", **line, result=str(why) if known else "failed", ok=False)
+            yield self._finish(line, result=str(why) if known else "failed", ok=False)
             raise
-        yield self.audit.write(phase="result", **line, result="done", ok=True)
+        yield self._finish(line, result="done", ok=True)
         log.info("{who} did {action}: {reason}", who=call.operator.name, action=plan.action, reason=reason)
         return ActionResult(done=number, audit=line["id"], targets=shown, details=details or {})
+
+    def _finish(self, line: dict[str, Any], **result: Any) -> Deferred[None]:
+        """
+        Writes the result of what is done already, if it can be written.
+        """
+        return self.audit.write(phase="result", **line, **result).addErrback(lambda failed: None)
 
 
 def check_reason(reason: str) -> None:

@@ -4,8 +4,8 @@ Bans and temporary limits: made and lifted by operators, kept across a restart, 
 
 from collections.abc import Callable
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 import msgspec
@@ -28,6 +28,13 @@ FILE = "bans.json"
 MAX_OPERATOR_SECONDS = 86400.0  # a longer ban needs the role admin
 MAX_LIMIT_SECONDS = 7 * 86400.0
 MAX_LIMITS = 1000
+
+
+def id_of(kind: str, value: str) -> str:
+    """
+    The id of a ban or a limit; the same at all nodes of a domain.
+    """
+    return sha256(f"{kind} {value}".encode("utf-8", "replace")).hexdigest()[:12]
 
 
 class BanRequest(Reason, kw_only=True):
@@ -157,7 +164,7 @@ class BanActions(Service):
     def _make(self, call: Call, kind: str, value: str, seconds: float, reason: str) -> Ban:
         now = self._inspector.facts.wall()
         until = now + seconds if seconds else None
-        return Ban(token_hex(6), kind, value, until, reason, call.operator.name, now)
+        return Ban(id_of(kind, value), kind, value, until, reason, call.operator.name, now)
 
     def unban(self, call: Call) -> Any:
         """
@@ -196,7 +203,7 @@ class BanActions(Service):
         if len(temporary.all()) >= MAX_LIMITS:
             raise Rejected(f"there are {MAX_LIMITS} temporary limits already", 429, "limit")
         limit = TemporaryLimit(
-            token_hex(6),
+            id_of(body.kind, body.value),
             body.kind,
             body.value,
             body.rate_messages,
@@ -209,7 +216,7 @@ class BanActions(Service):
         def limited() -> dict[str, Any]:
             temporary.put(limit)
             self._node.apply()
-            self._inspector.clock.callLater(body.seconds, self._end, lambda each: each.id == limit.id)
+            self._inspector.clock.callLater(body.seconds, self._end, lambda each: each is limit)
             return {"limit": msgspec.to_builtins(limit)}
 
         plan = Plan("limit", [f"{body.kind} {body.value}"], limited)

@@ -2,11 +2,12 @@
 Actions on sessions: kick, purge, expire-token, unbind.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.task import deferLater
 
 from msgnode.admin.actions.audited import Audited, Plan, check_reason
 from msgnode.admin.actions.ban_actions import BanActions
@@ -21,6 +22,7 @@ from msgnode.sessions.routing import ALLOCATED
 from msgnode.sessions.session import Session
 
 MAX_KICKED = 100_000
+MAX_WAIT_SECONDS, LOOK_SECONDS = 10.0, 0.2
 BACK_SECONDS = 5.0  # until a client that was kicked for no time may come back
 
 
@@ -28,12 +30,13 @@ class Kick(Reason, kw_only=True):
     """
     The body of a kick. `end`: the session ends, too, with its addresses and messages. `retry_after`:
     seconds until the client may come back; -1: it must not by itself. `ban_seconds`: its name is banned so
-    long.
+    long. With `wait_seconds`, at most 10, the answer says when the client came back.
     """
 
     end: bool = False
     retry_after: float = BACK_SECONDS
     ban_seconds: float = 0.0
+    wait_seconds: float = 0.0
 
 
 class KickMany(Kick, kw_only=True):
@@ -109,8 +112,32 @@ class SessionActions:
                 self._node.sessions.end(session, "removed")
 
         steps = in_slices(one(session) for session in found)  # type: ignore[func-returns-value]
-        done = self._node.slices.work(steps)
-        return done.addCallback(lambda finished: {"connections": connections, "ended": body.end})
+
+        def kicked(finished: object) -> Any:
+            details = {"connections": connections, "ended": body.end}
+            if body.wait_seconds > 0 and len(found) == 1:
+                return self._until_back(details, found[0].runtime, min(body.wait_seconds, MAX_WAIT_SECONDS))
+            return details
+
+        return self._node.slices.work(steps).addCallback(kicked)
+
+    @inlineCallbacks
+    def _until_back(
+        self, details: dict[str, Any], runtime: str, seconds: float
+    ) -> Generator[Deferred[Any], Any, dict[str, Any]]:
+        """
+        Adds to the details after how many seconds the client came back; null if it did not in time.
+        """
+        clock = self._inspector.clock
+        begin = clock.seconds()
+        details["back_after"] = None
+        while clock.seconds() - begin < seconds:
+            yield deferLater(clock, LOOK_SECONDS)
+            session = self._node.sessions.get(runtime)
+            if session is not None and session.connection is not None:
+                details["back_after"] = round(clock.seconds() - begin, 1)
+                break
+        return details
 
     def purge(self, call: Call) -> Any:
         """

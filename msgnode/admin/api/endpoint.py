@@ -12,6 +12,7 @@ from msgnode.cluster.operator_requests import Operator
 from msgnode.protocol.errors import Rejected
 
 MAX_BODY_BYTES = 1024 * 1024
+HOLDER, EVERY_NODE = "holder", "every node"  # where an endpoint acts in a domain of several nodes
 
 
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,7 +52,8 @@ class Endpoint(NamedTuple):
     An endpoint: `path` is below /api/v1 and may have parts in braces; `act` returns what becomes JSON, or a
     Deferred of it, and raises Rejected.
 
-    `is_read`: it changes nothing, so that other nodes of the domain may be asked, too.
+    `is_read`: it changes nothing, so that other nodes of the domain may be asked, too. `reach` says where it
+    acts: at this node, "holder": at the node that has the session or address, or "every node".
     """
 
     verb: str
@@ -63,6 +65,7 @@ class Endpoint(NamedTuple):
     query: type[msgspec.Struct] = NoQuery
     body: type[msgspec.Struct] | None = None
     is_read: bool = False
+    reach: str = ""
 
     @property
     def names(self) -> list[str]:

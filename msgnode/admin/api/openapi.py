@@ -62,7 +62,7 @@ def describe(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
         }
         if each.body is not None:
             operation["requestBody"] = {
-                "required": True,
+                "required": each.verb != "DELETE",
                 "content": {"application/json": {"schema": by_kind[id(each.body)]}},
             }
         paths.setdefault(f"/api/v1/{each.path}", {})[each.verb.lower()] = operation
@@ -109,6 +109,10 @@ def _in_query(endpoint: Endpoint) -> list[dict[str, Any]]:
         text = "Another node of the domain, or `all` for each of them."
         found.append({"name": "node", "in": "query", "description": text, "schema": {"type": "string"}})
     elif endpoint.verb != "GET":
+        if endpoint.verb == "DELETE":
+            text = "The reason, in the place of a body."
+            schema = {"type": "string"}
+            found.append({"name": "X-Reason", "in": "header", "description": text, "schema": schema})
         found += [
             {
                 "name": "dry_run",

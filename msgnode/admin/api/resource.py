@@ -18,8 +18,9 @@ from twisted.web.server import NOT_DONE_YET, Request
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.api.endpoint import Call, Endpoint, parameters, read_body, read_query
 from msgnode.admin.api.openapi import describe
+from msgnode.admin.api.reach import Reach
 from msgnode.admin.survey import in_slices
-from msgnode.cluster.operator_requests import NodeAnswer, Operator
+from msgnode.cluster.operator_requests import Operator
 from msgnode.node import Node
 from msgnode.protocol.errors import FAILED, Rejected, error_body
 from msgnode.protocol.peer_address import peer_name
@@ -28,9 +29,7 @@ from msgnode.transport.http_answers import write_all
 log = Logger()
 
 ANY = ("viewer", "operator", "policy-manager", "admin", "metrics")
-ALL = "all"
 MANY_ROWS = 50  # that are encoded in one turn
-NODE_SECONDS = 5.0  # within which other nodes must answer
 OPENAPI = "openapi.json"
 
 
@@ -45,11 +44,7 @@ class AdminAPI(Resource):
         self._tokens = tokens
         self._endpoints = list(endpoints)
         self._description = msgspec.json.encode(describe(self._endpoints))
-        for each in self._endpoints:
-            if each.is_read:
-                node.operator_requests.offer(
-                    verb_of(each), partial(self._asked, each), *roles_with(each.role)
-                )
+        self._reach = Reach(node.operator_requests, self._endpoints)
 
     def getChild(self, path: bytes, request: Request) -> Resource:
         assert request.postpath is not None
@@ -83,8 +78,8 @@ class AdminAPI(Resource):
         fields = parameters(request.uri.partition(b"?")[2].decode("latin-1"))
         where = fields.pop("node", "") if endpoint.is_read else ""
         if where:
-            return self._ask_nodes(where, endpoint, parts, fields, operator)
-        return endpoint.act(self._call(endpoint, request, operator, parts, fields))
+            return self._reach.ask(where, endpoint, parts, fields, operator)
+        return self._reach.act(endpoint, self._call(endpoint, request, operator, parts, fields))
 
     def _find(self, request: Request, path: list[str]) -> tuple[Endpoint, dict[str, str]]:
         verb = request.method.decode("latin-1")[:20]
@@ -125,49 +120,15 @@ class AdminAPI(Resource):
         body = None
         if endpoint.body is not None:
             assert request.content is not None
-            body = read_body(endpoint.body, request.content.read())
+            data = request.content.read()
+            reason = next(iter(request.requestHeaders.getRawHeaders(b"X-Reason", [])), b"")
+            if reason and not data:
+                data = msgspec.json.encode({"reason": reason.decode("utf-8", "replace")})
+            body = read_body(endpoint.body, data)
         agent = next(iter(request.requestHeaders.getRawHeaders(b"User-Agent", [])), b"")
         via = "cli" if agent.startswith(b"msgnode-cli") else "api"
         peer = peer_name(request.getClientAddress())
         return Call(operator, peer, via, parts, query, body, dry_run, confirm)
-
-    # -- other nodes of the domain -------------------------------------------------------
-
-    def _ask_nodes(
-        self,
-        where: str,
-        endpoint: Endpoint,
-        parts: dict[str, str],
-        fields: dict[str, str],
-        operator: Operator,
-    ) -> Any:
-        requests, verb = self._node.operator_requests, verb_of(endpoint)
-        asked = {"path": parts, "query": fields}
-        if where == ALL:
-            everywhere = requests.ask_all(verb, asked, operator, NODE_SECONDS)
-            return everywhere.addCallback(
-                lambda found: {"nodes": {name: a.report() for name, a in found.items()}}
-            )
-        names = {name.rpartition("/")[2]: name for name in requests.nodes()}
-        name = where if where in requests.nodes() else names.get(where, "")
-        if not name:
-            known = ", ".join(sorted(names))
-            raise Rejected(
-                f"there is no node {where[:80]!r} in this domain; there are {known}", 404, "not-found"
-            )
-        return requests.ask(name, verb, asked, operator, NODE_SECONDS).addCallback(_value)
-
-    @staticmethod
-    def _asked(endpoint: Endpoint, params: dict[str, Any], operator: Operator) -> Any:
-        """
-        The answer to a request of another node.
-        """
-        path, fields = params.get("path"), params.get("query")
-        if not isinstance(path, dict) or not isinstance(fields, dict):
-            raise Rejected("expected path and query")
-        return endpoint.act(
-            Call(operator, operator.node, "node", path, read_query(endpoint.query, fields), None)
-        )
 
     # -- answers ----------------------------------------------------------------------------
 
@@ -197,20 +158,6 @@ class _Leaf(Resource):
 
     def render(self, request: Request) -> bytes | int:
         return self._api.respond(request, self._path)
-
-
-def verb_of(endpoint: Endpoint) -> str:
-    """
-    The verb by which nodes ask each other for this endpoint.
-    """
-    return f"admin.{endpoint.path}"
-
-
-def roles_with(role: str) -> tuple[str, ...]:
-    """
-    The roles whose holders may use an endpoint for `role`.
-    """
-    return {"viewer": ("viewer", "operator", "admin"), "operator": ("operator", "admin")}.get(role, (role,))
 
 
 def long_list(found: Any) -> str | None:
@@ -243,12 +190,6 @@ def encoded(found: Any, rows: str, parts: list[bytes]) -> Iterator[None]:
 
     yield from in_slices(steps())
     parts.append(b"]}")
-
-
-def _value(answer: NodeAnswer) -> Any:
-    if answer.code != 200:
-        raise Rejected(answer.text, answer.code, answer.reason)
-    return answer.value
 
 
 def _send(request: Request, status: int, parts: list[bytes]) -> None:

@@ -10,10 +10,12 @@ from urllib.parse import quote
 
 from twisted.internet.defer import Deferred
 
+from msgnode.admin.actions.audit_trail import AuditTrail
+from msgnode.admin.actions.audited import check_reason
 from msgnode.admin.admin_tokens import with_role
 from msgnode.admin.live.trace_filter import KEYS, TraceFilter
-from msgnode.admin.live.traces import Traces
-from msgnode.admin.pages.page_calls import PageCalls
+from msgnode.admin.live.traces import Trace, Traces
+from msgnode.admin.pages.page_calls import PAGE, PageCalls
 from msgnode.cluster.operator_requests import Operator
 from msgnode.protocol.errors import Rejected
 
@@ -21,6 +23,7 @@ ADMIN, OPERATOR = "admin", "operator"
 FILTERS = ("q", "state", "connector", "user", "peer", "min_waiting_bytes", "idle_over")
 NUMBERS = ("min_waiting_bytes", "idle_over")
 MAX_DIGITS = 9
+MAX_SHOWN = 20  # targets
 Told = tuple[str, dict[str, Any]]  # a sentence, and what else the result shows
 Form = dict[str, str]
 
@@ -89,9 +92,10 @@ class FormActions:
     action would hit, and sends it again with a confirmation of just that.
     """
 
-    def __init__(self, calls: PageCalls, traces: Traces) -> None:
+    def __init__(self, calls: PageCalls, traces: Traces, trail: AuditTrail) -> None:
         self._calls = calls
         self._traces = traces
+        self._trail = trail
 
     def act(self, form: Form, operator: Operator, peer: str) -> Deferred[Told] | Told:
         """
@@ -101,12 +105,9 @@ class FormActions:
         if action in ORDERS:
             return self._order(form, ORDERS[action](form), operator, peer)
         if action == "trace":
-            return self._trace(form, operator)
+            return self._trace(form, operator, peer)
         if action in ("stop-trace", "delete-trace"):
-            with_role(operator, OPERATOR)
-            id = form.get("id", "")
-            trace = self._traces.stop(id) if action == "stop-trace" else self._traces.delete(id)
-            return f"trace {trace.id} is {'stopped' if action == 'stop-trace' else 'deleted'}", {}
+            return self._end_trace(form, action.removesuffix("-trace"), operator, peer)
         raise Rejected(f"there is no action {action[:40]!r}")
 
     def _order(self, form: Form, order: Order, operator: Operator, peer: str) -> Deferred[Told]:
@@ -121,15 +122,29 @@ class FormActions:
         def told(result: dict[str, Any]) -> Told:
             found = result["done"]
             if number is not None:
-                return order.done, {**result, "targets": result["targets"][:20]}
-            text = f"this concerns {found:,}" if found else "nothing matches"
+                return order.done, {**result, "targets": result["targets"][:MAX_SHOWN]}
+            targets = result["targets"][:MAX_SHOWN]
             again = {**fields, "confirm": str(found), "check": check} if found else None
-            return text, {"targets": result["targets"][:20], "again": again}
+            return _asked(found, len(targets)), {"targets": targets, "again": again}
 
         return done.addCallback(told)
 
-    def _trace(self, form: Form, operator: Operator) -> Told:
+    def _end_trace(self, form: Form, how: str, operator: Operator, peer: str) -> Told:
         with_role(operator, OPERATOR)
+        check_reason(form.get("reason", ""))
+        id = form.get("id", "")
+        trace = self._traces.stop(id) if how == "stop" else self._traces.delete(id)
+        self._note(f"trace {how}", trace, form, operator, peer)
+        return f"trace {trace.id} is {'stopped' if how == 'stop' else 'deleted'}", {}
+
+    def _note(self, action: str, trace: Trace, form: Form, operator: Operator, peer: str) -> None:
+        filter = " ".join(f"{key} {value}" for key, value in trace.filter.as_dict().items() if value)
+        target = f"{trace.id}: {filter}{' with bodies' if trace.bodies else ''}"
+        self._trail.act(operator, peer, action, target, form.get("reason", ""), via=PAGE)
+
+    def _trace(self, form: Form, operator: Operator, peer: str) -> Told:
+        with_role(operator, OPERATOR)
+        check_reason(form.get("reason", ""))
         bodies = bool(form.get("bodies"))
         if bodies:
             with_role(operator, ADMIN)
@@ -145,8 +160,20 @@ class FormActions:
             bodies,
             operator.has_role(ADMIN),
         )
+        self._note("trace start", trace, form, operator, peer)
         more = {"open": f"/trace?id={quote(trace.id)}"}
         return f"trace {trace.id} runs for {form.get('minutes')} min", more
+
+
+def _asked(found: int, shown: int) -> str:
+    """
+    The sentence above the targets of an action that is not yet done.
+    """
+    if not found:
+        return "nothing matches"
+    if not shown:
+        return "this concerns the whole node"
+    return "this concerns:" if shown == found else f"this concerns {found:,}, among them:"
 
 
 def _number(form: Form, name: str) -> int:

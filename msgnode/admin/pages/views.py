@@ -119,9 +119,9 @@ class Views:
 
     def _overview(self, found: list[Any], visit: Visit) -> Shown:
         node, history, *others = found
-        series = history["series"]
+        start, series = begun(history["start"], history["step"], history["series"])
         chart = {
-            "start": history["start"],
+            "start": start,
             "step": history["step"],
             "ins": series["in_messages"],
             "outs": series["out_messages"],
@@ -223,6 +223,16 @@ class Views:
             }
 
         return self._get(visit, "refusals", **query, limit=RING_ROWS).addCallback(shown)
+
+
+def begun(
+    start: float, step: float, series: dict[str, list[float | None]]
+) -> tuple[float, dict[str, list[float | None]]]:
+    """
+    The series from the first time for which there is a figure, and that time.
+    """
+    empty = next((n for n, values in enumerate(zip(*series.values(), strict=True)) if any(values)), 0)
+    return start + empty * step, {name: values[empty:] for name, values in series.items()}
 
 
 def first_failure(why: Any) -> Any:

@@ -28,5 +28,5 @@ def make_dashboard(node: Node, operations: Operations, tokens: AdminTokens, cloc
         **TraceViews(live.traces).pages,
         **NetworkViews(calls, topology).pages,
     }
-    forms = FormActions(calls, live.traces)
+    forms = FormActions(calls, live.traces, operations.trail)
     return Dashboard(pages, forms, Logins(tokens, clock.seconds), Renderer())

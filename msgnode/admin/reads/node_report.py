@@ -189,6 +189,39 @@ def report_node(inspector: Inspector) -> NodeReport:
     return report
 
 
+class NodeRow(msgspec.Struct):
+    """
+    A node of the domain: `up` for this one, else its state as the cluster knows it.
+    """
+
+    name: str
+    is_this: bool
+    state: str
+
+
+class NodeList(msgspec.Struct):
+    """
+    The nodes of the domain, this one first.
+    """
+
+    nodes: list[NodeRow]
+
+
+def list_nodes(inspector: Inspector) -> NodeList:
+    node = inspector.node
+    this, *others = node.operator_requests.nodes()
+    states = {}
+    if node.cluster_status is not None:
+        members = node.cluster_status.report().get("members", {})
+        states = members if isinstance(members, dict) else {}
+    rows = [NodeRow(name, False, _state(states.get(name))) for name in others]
+    return NodeList([NodeRow(this, True, "up"), *rows])
+
+
+def _state(found: Any) -> str:
+    return str(found.get("state", "")) if isinstance(found, dict) else str(found or "unknown")
+
+
 def lag_of(inspector: Inspector) -> LoopLag:
     recent = sorted(inspector.lag.recent)
     p99 = recent[int(0.99 * (len(recent) - 1))] if recent else 0.0
@@ -240,7 +273,7 @@ def troubles(report: NodeReport, inspector: Inspector) -> list[Trouble]:
             if left <= 0:
                 add("critical", "certificate", f"{where} has ended")
             elif left < EXPIRY_WARNING_SECONDS:
-                add("warning", "certificate", f"{where} ends in {left / 86400:.0f} days")
+                add("warning", "certificate", f"{where} ends in {_days(left)}")
     if report.last_reload is not None and not report.last_reload.ok:
         add("warning", "config", f"the last reload failed: {report.last_reload.text}")
     for back_end in report.back_ends:
@@ -258,3 +291,8 @@ def troubles(report: NodeReport, inspector: Inspector) -> list[Trouble]:
     if report.draining:
         add("warning", "draining", "the node takes no new clients")
     return sorted(found, key=lambda each: each.level != "critical")
+
+
+def _days(seconds: float) -> str:
+    days = round(seconds / 86400)
+    return "1 day" if days == 1 else f"{days} days"

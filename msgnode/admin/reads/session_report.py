@@ -3,6 +3,7 @@ The report on one session: its fields, its addresses, its outbox, and its last r
 """
 
 from itertools import islice
+from typing import Any
 
 import msgspec
 
@@ -48,12 +49,23 @@ class WaitingMessage(msgspec.Struct):
     expires_at: float | None
 
 
+class TLSReport(msgspec.Struct):
+    """
+    The TLS of a connection, with the subject of the client's certificate.
+    """
+
+    version: str
+    cipher: str
+    subject: str
+
+
 class SessionReport(msgspec.Struct):
     """
     All about a session: at most 200 addresses, 50 queued messages and 20 refusals.
     """
 
     session: SessionRow
+    tls: TLSReport | None
     addresses: list[BoundAddress]
     more_addresses: int
     keys: int
@@ -82,6 +94,7 @@ def report_session(inspector: Inspector, runtime: str, query: AddressPage) -> Se
     outbox, inbox = session.mailbox.outbox, session.mailbox.inbox
     return SessionReport(
         row_of(session, inspector),
+        tls_of(session.connection),
         addresses,
         max(0, len(session.bindings) - first - len(addresses)),
         len(session.keys) if session.keys is not None else 0,
@@ -107,6 +120,23 @@ def report_session(inspector: Inspector, runtime: str, query: AddressPage) -> Se
         ],
         of_session(inspector, runtime, MAX_RECENT),
     )
+
+
+def tls_of(connection: Any) -> TLSReport | None:
+    """
+    The TLS of a connection; None if it has none, or its transport does not say.
+    """
+    tls = getattr(getattr(connection, "transport", None), "getPeerCertificate", None)
+    handle = getattr(getattr(connection, "transport", None), "getHandle", None)
+    if tls is None or handle is None:
+        return None
+    state = handle()
+    version = getattr(state, "get_protocol_version_name", None)
+    if version is None:
+        return None
+    certificate = tls()
+    subject = "" if certificate is None else certificate.to_cryptography().subject.rfc4514_string()
+    return TLSReport(version(), state.get_cipher_name() or "", subject)
 
 
 def reasons(kinds: int) -> list[str]:

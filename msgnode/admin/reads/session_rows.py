@@ -27,6 +27,7 @@ class SessionRow(msgspec.Struct, kw_only=True):
     expires_at: float | None
     connector: str
     peer: str
+    origin: str
     user: str
     provider: str
     token_expires_at: float | None
@@ -74,6 +75,7 @@ def row_of(session: Session, inspector: Inspector) -> SessionRow:
         ),
         connector=connection.connector if connection is not None else "",
         peer=connection.peer if connection is not None else "",
+        origin=getattr(connection, "origin", ""),
         user=session.identity or (proof.user if proof is not None else ""),
         provider=proof.idp if proof is not None else "",
         token_expires_at=proof.until if proof is not None else None,

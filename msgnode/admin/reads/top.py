@@ -5,8 +5,9 @@ The first question takes a sample of all attached sessions, waits a second, and 
 compare with a sample of up to a minute ago. Nothing is sampled five minutes after the last question.
 """
 
+import heapq
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any, ClassVar
 
 import msgspec
@@ -108,7 +109,12 @@ class Top:
             clock.callLater(SAMPLE_SECONDS, self._go_on)
         now = Sample(clock.seconds())
         yield self._walk(now)
-        return self._compared(query, limit, now)
+        rows: dict[str, TopRow] = {}
+        before = self._base(now.at - min(query.over, MAX_OVER_SECONDS))
+        seconds = max(now.at - before.at, 0.001)
+        yield self._inspector.node.slices.work(_compared(query, rows, now, before, seconds))
+        best = heapq.nsmallest(limit, rows.values(), key=lambda row: (-row.value, row.name))
+        return TopList(query.by, query.group, round(seconds, 3), [row for row in best if row.value])
 
     def _go_on(self) -> None:
         clock = self._inspector.clock
@@ -152,21 +158,6 @@ class Top:
     def _before(self) -> dict[Session, Counts]:
         return self._samples[0].counts if self._samples else {}
 
-    def _compared(self, query: TopQuery, limit: int, now: Sample) -> TopList:
-        before = self._base(now.at - min(query.over, MAX_OVER_SECONDS))
-        seconds = max(now.at - before.at, 0.001)
-        rows: dict[str, TopRow] = {}
-        for session, counts in now.counts.items():
-            name = _name(session, query.group)
-            row = rows.get(name)
-            if row is None:
-                row = rows[name] = TopRow(name, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-            _add(row, session, counts, before.counts.get(session, (0, 0, 0, 0, 0)), seconds)
-        for row in rows.values():
-            row.value = getattr(row, query.by)
-        found = sorted((row for row in rows.values() if row.value), key=lambda row: (-row.value, row.name))
-        return TopList(query.by, query.group, round(seconds, 3), found[:limit])
-
     def _base(self, at: float) -> Sample:
         """
         The oldest sample that is not before this time, or the newest before.
@@ -175,6 +166,28 @@ class Top:
             if sample.at >= at:
                 return sample
         return self._samples[-1]
+
+
+def _compared(
+    query: TopQuery, rows: dict[str, TopRow], now: Sample, before: Sample, seconds: float
+) -> Iterator[None]:
+    """
+    Fills `rows` with the rates between two samples, in slices.
+    """
+    nothing = (0, 0, 0, 0, 0)
+
+    def look(session: Session, counts: Counts) -> None:
+        known = before.counts.get(session, nothing)
+        if query.by in RATES and counts[RATES.index(query.by)] == known[RATES.index(query.by)]:
+            return
+        name = _name(session, query.group)
+        row = rows.get(name)
+        if row is None:
+            row = rows[name] = TopRow(name, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        _add(row, session, counts, known, seconds)
+        row.value = getattr(row, query.by)
+
+    yield from in_slices(look(*each) for each in now.counts.items())  # type: ignore[func-returns-value]
 
 
 def _check(query: TopQuery) -> None:

@@ -21,7 +21,7 @@ class FormTests(DashboardCase):
         The first time nothing is done.
         """
         asked = self.submit(self.operator, "kick", runtime=A)
-        self.assertIn(b"this concerns 1", asked.body)
+        self.assertIn(b"this concerns:", asked.body)
         self.assertIsNotNone(self.node.sessions.get(A).connection)
 
         done = self.confirm(self.operator, "kick", runtime=A)
@@ -51,7 +51,7 @@ class FormTests(DashboardCase):
 
         other = self.submit(self.operator, "end", runtime=B, confirm="1", check=check)
 
-        self.assertIn(b"this concerns 1", other.body)
+        self.assertIn(b"this concerns:", other.body)
         self.assertIsNotNone(self.node.sessions.get(B))
 
     def test_many_are_kicked_if_their_number_is_still_the_same(self) -> None:
@@ -173,3 +173,6 @@ class FormTests(DashboardCase):
         self.assertEqual(200, lines.status)
         self.assertIn(b"is stopped", self.submit(self.operator, "stop-trace", id=id).body)
         self.assertIn(b"is deleted", self.submit(self.operator, "delete-trace", id=id).body)
+        noted = [line for line in self.audit() if line["action"].startswith("trace ")]
+        self.assertEqual(["trace start", "trace stop", "trace delete"], [line["action"] for line in noted])
+        self.assertEqual({"page"}, {line["via"] for line in noted})

@@ -56,7 +56,7 @@
     const axis = { stroke: colour("--text"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
     const shape = {
       width: Math.max(240, element.clientWidth), height: 180, cursor: { y: false }, legend: { live: false },
-      series: [{ label: "UTC" }, line("in", "--in"), line("out", "--out")], axes: [{ ...axis, values: (u, times) => times.map(utc) }, { ...axis, size: 60 }],
+      series: [{ label: "UTC" }, line("in", "--in"), line("out", "--out")], axes: [{ ...axis, size: 32, space: 90, values: (u, times) => times.map(utc) }, { ...axis, size: 60 }],
       scales: { y: { range: (u, low, high) => [0, Math.max(1, high || 0)] } },
     };
     new uPlot(shape, data, element);
