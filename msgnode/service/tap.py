@@ -368,7 +368,8 @@ def _admin_resources(
     def links() -> LinkOperations | None:
         return node.link_operations
 
-    dashboard = make_dashboard(node, operations, admins, reactor)
+    api = AdminAPI(node, admins, operations.endpoints())
+    dashboard = make_dashboard(node, operations, api, admins, reactor)
     admit = dashboard.logins.admit
     return tree(
         {
@@ -384,7 +385,7 @@ def _admin_resources(
                 facts=operations.inspector.facts,
             ),
             "policy": PolicyAdmin(commands, admins, operations.trail.act),
-            "api/v1": AdminAPI(node, admins, operations.endpoints()),
+            "api/v1": api,
             "api/v1/policy": PolicyAdmin(commands, admins, operations.trail.act),
             "api/v1/events": EventsResource(operations.live.streams, admit),
             "api/v1/traces": TracesResource(operations.live.traces, admit, operations.trail.act),

@@ -35,6 +35,7 @@ PAGES = {
     "trace": "/trace",
     "nodes": "/nodes",
     "bans": "/bans",
+    "audit": "/audit",
     "login": "/login",
 }
 # The rules of WCAG 2.0 to 2.2, levels A and AA, and what axe holds to be good practice.

@@ -1,5 +1,5 @@
 """
-The pages on addresses, on nodes and links, and on bans and limits.
+The pages on addresses, on nodes and links, on bans and limits, and on what operators did.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from msgnode.admin.pages.views import Shown, Visit, first_failure
 
 class NetworkViews:
     """
-    The pages on addresses, on the nodes and links around this one, and on whom operators keep out.
+    The pages on addresses, on the nodes and links around this one, and on what operators keep out and did.
     """
 
     def __init__(self, calls: PageCalls, topology: Topology) -> None:
@@ -24,6 +24,7 @@ class NetworkViews:
             "addresses": self.addresses,
             "nodes": self.nodes,
             "bans": self.bans,
+            "audit": self.audit,
         }
 
     def _get(self, visit: Visit, *path: str, **query: str) -> Deferred[Any]:
@@ -77,3 +78,14 @@ class NetworkViews:
             return "bans.html", {**bans, **limits, "may_act": visit.may("operator")}
 
         return both.addCallback(shown)
+
+    def audit(self, visit: Visit) -> Deferred[Shown]:
+        """
+        The newest entries of the audit log, for the role admin.
+        """
+        query = {name: visit.query[name] for name in ("who", "action") if visit.query.get(name)}
+
+        def shown(found: dict[str, Any]) -> Shown:
+            return "audit.html", {"entries": found["entries"], "query": query}
+
+        return self._get(visit, "audit", **query).addCallback(shown)

@@ -33,6 +33,7 @@ MENU = (
     ("trace", "/trace", "Trace"),
     ("nodes", "/nodes", "Nodes"),
     ("bans", "/bans", "Bans"),
+    ("audit", "/audit", "Audit"),
 )
 SPARK_WIDTH, SPARK_HEIGHT = 120, 28
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")

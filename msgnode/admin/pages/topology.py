@@ -27,7 +27,14 @@ class Topology:
 
     @property
     def is_cluster(self) -> bool:
-        return self._node.cluster_status is not None
+        return self._node.cluster_status is not None or len(self.names) > 1
+
+    @property
+    def names(self) -> list[str]:
+        """
+        The names of the nodes of the domain, this one first.
+        """
+        return self._node.operator_requests.nodes()
 
     @property
     def _links(self) -> LinkOperations | None:

@@ -54,7 +54,7 @@ COLUMNS = (
     ("-refused", "Refused"),
     ("-addresses", "Addresses"),
 )
-FILTERS = ("q", "state", "connector", "user", "peer", "min_waiting_bytes", "idle_over", "sort")
+FILTERS = ("q", "state", "connector", "user", "peer", "min_waiting_bytes", "idle_over", "sort", "node")
 
 
 class Visit(NamedTuple):
@@ -153,7 +153,7 @@ class Views:
         """
         query = {name: visit.query[name] for name in FILTERS if visit.query.get(name)}
         asked = self._get(visit, "sessions", **query, limit=PAGE_ROWS, cursor=visit.query.get("cursor", ""))
-        filters = {name: value for name, value in query.items() if name != "sort"}
+        filters = {name: value for name, value in query.items() if name not in ("sort", "node")}
 
         def shown(found: dict[str, Any]) -> Shown:
             return "sessions.html", {
@@ -164,7 +164,8 @@ class Views:
                 "presets": PRESETS,
                 "columns": COLUMNS,
                 "states": ("attached", "away", "slow"),
-                "may_act": visit.may("operator"),
+                "nodes": self._topology.names if self._topology.is_cluster else [],
+                "may_act": visit.may("operator") and not query.get("node"),
                 "now": self._wall(),
             }
 

@@ -5,6 +5,7 @@ The dashboard put together, from the operations of a node.
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.admin.admin_tokens import AdminTokens
+from msgnode.admin.api.resource import AdminAPI
 from msgnode.admin.operations import Operations
 from msgnode.admin.pages.forms import FormActions
 from msgnode.admin.pages.logins import Logins
@@ -18,11 +19,13 @@ from msgnode.admin.pages.views import Views
 from msgnode.node import Node
 
 
-def make_dashboard(node: Node, operations: Operations, tokens: AdminTokens, clock: IReactorTime) -> Dashboard:
+def make_dashboard(
+    node: Node, operations: Operations, api: AdminAPI, tokens: AdminTokens, clock: IReactorTime
+) -> Dashboard:
     """
     The root of the admin listener.
     """
-    live, calls, topology = operations.live, PageCalls(operations.endpoints()), Topology(node)
+    live, calls, topology = operations.live, PageCalls(api.endpoints, api.reach), Topology(node)
     pages = {
         **Views(calls, live.ring, live.look, topology, operations.inspector.facts.wall).pages,
         **TraceViews(live.traces).pages,

@@ -42,6 +42,19 @@ class FormTests(DashboardCase):
         )
         self.assertEqual([A], result["target"])
 
+    def test_audit_page_has_it_for_admins(self) -> None:
+        """
+        An operator has no such page.
+        """
+        self.confirm(self.operator, "kick", runtime=A)
+
+        page = self.page("/audit?action=kick")
+
+        for text in ("operator", A, "it is a test", "page "):
+            self.assertIn(text, page)
+        self.assertEqual(403, self.fetch("GET", "/audit", **self.operator).status)
+        self.assertNotIn('"/audit"', self.page("/", self.operator))
+
     def test_a_confirmation_is_for_that_form_only(self) -> None:
         """
         Who changes the form after the dry run is asked again.

@@ -20,6 +20,7 @@ PAGES = (
     "/trace",
     "/nodes",
     "/bans",
+    "/audit",
     f"/session?name={quote(A)}",
 )
 HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(1)>{{7*7}}"
