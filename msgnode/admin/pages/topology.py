@@ -2,7 +2,6 @@
 The topology that a page shows: nodes of the domain with their sessions, links to other domains, and a map.
 """
 
-from collections.abc import Sequence
 from math import cos, pi, sin
 from typing import Any
 
@@ -54,12 +53,15 @@ class Topology:
         status = self._node.cluster_status
         return None if status is None else status.report()
 
-    def domains(self) -> Sequence[Any] | None:
+    def domains(self) -> list[Any] | None:
         """
         The other domains, with links and streams; None if there are none.
         """
         links = self._links
-        return None if links is None else msgspec.to_builtins(links.domains())
+        if links is None:
+            return None
+        own = self._node.config.domain
+        return msgspec.to_builtins([each for each in links.domains() if each.domain != own])
 
     def map(self) -> dict[str, Any] | None:
         """
