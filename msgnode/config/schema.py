@@ -60,6 +60,7 @@ class AdminOptions(Section):
     listen: str | None = None
     hosts: list[str] = []
     trace_bodies: bool = False
+    open_metrics: bool = False
     audit_keep_days: Count = 400
 
 

@@ -15,6 +15,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.web.resource import IResource, Resource
 
 from msgnode import __version__
+from msgnode.admin.access.figures import Figures
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.api.resource import AdminAPI
 from msgnode.admin.cluster_metrics import ClusterCollector
@@ -371,19 +372,21 @@ def _admin_resources(
     api = AdminAPI(node, admins, operations.endpoints())
     dashboard = make_dashboard(node, operations, api, admins, reactor)
     admit = dashboard.logins.admit
+    metrics = Metrics(
+        node,
+        lag,
+        lost_lines,
+        PolicyCollector(policies),
+        LinkCollector(links),
+        ClusterCollector(lambda: node.cluster_status),
+        OperatorCollector(operations),
+        facts=operations.inspector.facts,
+    )
+    health = HealthResource(node, reactor)
     return tree(
         {
-            "live": HealthResource(node, reactor),
-            "metrics": Metrics(
-                node,
-                lag,
-                lost_lines,
-                PolicyCollector(policies),
-                LinkCollector(links),
-                ClusterCollector(lambda: node.cluster_status),
-                OperatorCollector(operations),
-                facts=operations.inspector.facts,
-            ),
+            "live": Figures(health, admins, node.config, LivenessResource(node)),
+            "metrics": Figures(metrics, admins, node.config),
             "policy": PolicyAdmin(commands, admins, operations.trail.act),
             "api/v1": api,
             "api/v1/policy": PolicyAdmin(commands, admins, operations.trail.act),

@@ -77,6 +77,12 @@ class AuditLog:
         """
         return self.write(phase="result", id=self.next_id(), **fields).addErrback(lambda why: None)
 
+    def in_turn(self, function: Callable[..., Any], *args: Any) -> Deferred[Any]:
+        """
+        Runs a function that uses the disk, after the lines and functions before it.
+        """
+        return self._turn.run(self._run, function, *args)
+
     def _write_in_turn(self, entry: Entry) -> Deferred[None]:
         def written(done: Entry) -> None:
             self.recent.append(done)

@@ -13,7 +13,7 @@ from msgnode.config.reload import Reloading
 from msgnode.config.schema import ConfigError
 from msgnode.storage.audit_log import mistakes
 from tests.support.admin_case import REASON, A, AdminCase, B, C, url
-from tests.support.http_client import HTTPClient
+from tests.support.http_client import HTTPClient, Response
 from tests.support.poll_runtime import PollRuntime
 from tests.support.runtimes import TCPRuntime, WebSocketRuntime, dumps
 
@@ -132,6 +132,27 @@ class AccessTests(AdminCase):
         self.assertNotIn("Access-Control-Allow-Origin", preflight.headers)
         self.assertEqual(401, preflight.status)
         self.assertRefused(self.request("GET", "sessions", Host="evil.example"), 421, "evil.example")
+
+    def test_figures_are_open_on_this_machine_and_need_a_token_from_elsewhere(self) -> None:
+        """
+        One with the role metrics, viewer or above; without one /live only says how the node is.
+        """
+
+        def ask(path: str, token: str = "", peer: IPv4Address | None = ELSEWHERE) -> Response:
+            given = {"Authorization": f"Bearer {token}"} if token else {}
+            return HTTPClient(self.net, "admin", peer).request("GET", path, **given)
+
+        self.assertIn(b"msgnode_sessions", ask("/metrics", peer=None).body)
+        self.assertIn("sessions", ask("/live", peer=None).json())
+        self.assertEqual(401, ask("/metrics").status)
+        self.assertEqual({"status", "version"}, set(ask("/live").json()))
+        for role in ROLES:
+            token = self.named(role)
+            self.assertEqual(200, ask("/metrics", token).status, role)
+            self.assertIn("sessions", ask("/live", token).json(), role)
+        self.assertEqual(401, ask("/live", "guess").status)
+        self.node.config.admin.open_metrics = True
+        self.assertEqual(200, ask("/metrics").status)
 
     def test_the_policies_are_below_the_api_too(self) -> None:
         """

@@ -38,7 +38,7 @@ class Plan:
     A plan of an action: its name, whom it would hit, and the function that does it.
 
     `do` returns the details of the result, or a Deferred of them. `is_bulk`: an operator must confirm the
-    number of targets.
+    number of targets. `number` is that of the targets if `targets` has only the first of them.
     """
 
     def __init__(
@@ -48,8 +48,10 @@ class Plan:
         do: Callable[[], Any],
         is_bulk: bool = False,
         before: Any = None,
+        number: int | None = None,
     ) -> None:
         self.action = action
+        self.number = len(targets) if number is None else number
         self.targets = targets
         self.do = do
         self.is_bulk = is_bulk
@@ -71,7 +73,7 @@ class Audited:
         another one than the operator confirms.
         """
         check_reason(reason)
-        number, shown = len(plan.targets), plan.targets[:MAX_SHOWN]
+        number, shown = plan.number, plan.targets[:MAX_SHOWN]
         if call.is_dry_run:
             return ActionResult(done=number, dry_run=True, targets=shown)
         if plan.is_bulk and call.confirm != number:

@@ -10,10 +10,12 @@ from typing import Any
 
 import msgspec
 from twisted.application.service import Service
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from msgnode.admin.access.named_tokens import write_private
-from msgnode.admin.actions.audited import Audited, Plan, check_reason
+from msgnode.admin.actions.audited import MAX_SHOWN, Audited, Plan, check_reason
 from msgnode.admin.api.endpoint import Call, Reason
 from msgnode.admin.reads.inspector import Inspector
 from msgnode.admin.survey import in_slices
@@ -102,18 +104,20 @@ class BanActions(Service):
         except (OSError, msgspec.DecodeError) as why:
             log.error("the bans in {path} could not be read: {why}", path=str(self._path), why=str(why))
 
-    def save(self) -> None:
+    def save(self) -> Deferred[None]:
         """
-        Writes the bans. Raises Rejected (503) if they cannot be written; they are in effect all the same.
+        Writes the bans. Fails with Rejected (503) if they cannot be written; they are in effect all the same.
         """
         if self._path is None:
-            return
-        try:
-            write_private(self._path, msgspec.json.encode(self._node.bans.all()))
-        except OSError as why:
-            raise Rejected(
-                f"the ban is in effect, but cannot be written to disk: {why.strerror}", 503, "disk"
-            ) from None
+            return succeed(None)
+
+        def failed(why: Failure) -> None:
+            error = why.trap(OSError) and why.value
+            text = f"this is in effect, but cannot be written to disk: {getattr(error, 'strerror', error)}"
+            raise Rejected(text, 503, "disk")
+
+        data = msgspec.json.encode(self._node.bans.all())
+        return self._audited.audit.in_turn(write_private, self._path, data).addErrback(failed)
 
     # -- bans ---------------------------------------------------------------------------
 
@@ -141,16 +145,19 @@ class BanActions(Service):
             ):
                 found.append(session)
 
-        def banned() -> dict[str, Any]:
+        def banned() -> Deferred[dict[str, Any]]:
             self._node.bans.add(ban)
-            for session in found:
-                self._node.sessions.suspend(session, ban.closing(self._inspector.facts.wall()))
-            self.save()
-            return {"ban": msgspec.to_builtins(ban), "disconnected": len(found)}
+            closing = ban.closing(self._inspector.facts.wall())
+            suspend = self._node.sessions.suspend
+            steps = in_slices(suspend(session, closing) for session in found)  # type: ignore[func-returns-value]
+            details = {"ban": msgspec.to_builtins(ban), "disconnected": len(found)}
+            done = self._node.slices.work(steps)
+            return done.addCallback(lambda over: self.save()).addCallback(lambda saved: details)
 
         def planned(done: Any) -> Any:
-            targets = [f"{ban.kind} {ban.value}", *(session.runtime for session in found)]
-            return self._audited.run(call, Plan("ban", targets, banned), body.reason)
+            targets = [f"{ban.kind} {ban.value}", *(session.runtime for session in found[:MAX_SHOWN])]
+            plan = Plan("ban", targets, banned, number=1 + len(found))
+            return self._audited.run(call, plan, body.reason)
 
         steps = in_slices(look(each) for each in list(self._node.sessions))  # type: ignore[func-returns-value]
         return self._inspector.walk(steps, lambda: None).addCallback(planned)
@@ -175,10 +182,9 @@ class BanActions(Service):
         if id not in known:
             raise Rejected(f"there is no ban {id[:80]!r}", 404, "not-found")
 
-        def lifted() -> dict[str, Any]:
-            ban = self._node.bans.remove(id)
-            self.save()
-            return {"ban": msgspec.to_builtins(ban)}
+        def lifted() -> Deferred[dict[str, Any]]:
+            details = {"ban": msgspec.to_builtins(self._node.bans.remove(id))}
+            return self.save().addCallback(lambda saved: details)
 
         target = f"{known[id].kind} {known[id].value}"
         return self._audited.run(call, Plan("unban", [target], lifted), call.body.reason)

@@ -9,7 +9,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.task import deferLater
 
-from msgnode.admin.actions.audited import Audited, Plan, check_reason
+from msgnode.admin.actions.audited import MAX_SHOWN, Audited, Plan, check_reason
 from msgnode.admin.actions.ban_actions import BanActions
 from msgnode.admin.api.endpoint import Call, Reason
 from msgnode.admin.reads.inspector import Inspector
@@ -86,8 +86,9 @@ class SessionActions:
         steps = matching(self._inspector, query, found, MAX_KICKED)
 
         def planned(done: Any) -> Any:
-            targets = [session.runtime for session in found]
-            plan = Plan("kick", targets, partial(self._kick, found, call), is_bulk=True)
+            targets = [session.runtime for session in found[:MAX_SHOWN]]
+            kick = partial(self._kick, found, call)
+            plan = Plan("kick", targets, kick, is_bulk=True, number=len(found))
             return self._audited.run(call, plan, call.body.reason)
 
         return self._inspector.walk(steps, lambda: None).addCallback(planned)
@@ -101,7 +102,6 @@ class SessionActions:
         if body.ban_seconds > 0:
             for session in found:
                 self._bans.put(call, RUNTIME, session.runtime, body.ban_seconds, body.reason)
-            self._bans.save()
         connections = 0
 
         def one(session: Session) -> None:
@@ -119,7 +119,10 @@ class SessionActions:
                 return self._until_back(details, found[0].runtime, min(body.wait_seconds, MAX_WAIT_SECONDS))
             return details
 
-        return self._node.slices.work(steps).addCallback(kicked)
+        done = self._node.slices.work(steps)
+        if body.ban_seconds > 0:
+            done.addCallback(lambda finished: self._bans.save())
+        return done.addCallback(kicked)
 
     @inlineCallbacks
     def _until_back(

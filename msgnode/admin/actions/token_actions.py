@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from twisted.internet.defer import Deferred
 
 from msgnode.admin.access.named_tokens import NamedTokens
 from msgnode.admin.actions.audited import Audited, Plan
@@ -84,9 +85,11 @@ class TokenActions:
         now = self._inspector.facts.wall()
         until = now + body.seconds if body.seconds else None
 
-        def added() -> dict[str, Any]:
-            token = self._tokens.add(body.name, body.roles, until, now, call.operator.name)
-            return {"token": token, "until": until}
+        def added() -> Deferred[dict[str, Any]]:
+            made = self._audited.audit.in_turn(
+                self._tokens.add, body.name, body.roles, until, now, call.operator.name
+            )
+            return made.addCallback(lambda token: {"token": token, "until": until})
 
         plan = Plan("token add", [body.name], added, before={"roles": body.roles, "until": until})
         return self._audited.run(call, plan, body.reason)
@@ -96,5 +99,5 @@ class TokenActions:
         Makes a token void.
         """
         name = call.path["name"]
-        plan = Plan("token revoke", [name], partial(self._tokens.revoke, name))
+        plan = Plan("token revoke", [name], partial(self._audited.audit.in_turn, self._tokens.revoke, name))
         return self._audited.run(call, plan, call.body.reason)

@@ -61,7 +61,8 @@ class Topology:
         if links is None:
             return None
         own = self._node.config.domain
-        return msgspec.to_builtins([each for each in links.domains() if each.domain != own])
+        found: list[Any] = msgspec.to_builtins([each for each in links.domains() if each.domain != own])
+        return found
 
     def map(self) -> dict[str, Any] | None:
         """
