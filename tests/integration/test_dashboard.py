@@ -36,6 +36,7 @@ PAGES = {
     "nodes": "/nodes",
     "bans": "/bans",
     "audit": "/audit",
+    "policies": f"/policies?from={quote(ANN, safe='')}&to={quote(BOB, safe='')}",
     "login": "/login",
 }
 # The rules of WCAG 2.0 to 2.2, levels A and AA, and what axe holds to be good practice.

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
+from msgnode.admin.access.named_tokens import POLICY_MANAGER
 from msgnode.admin.actions.audit_trail import AuditTrail
 from msgnode.admin.actions.audited import check_reason
 from msgnode.admin.admin_tokens import with_role
@@ -17,6 +19,7 @@ from msgnode.admin.live.trace_filter import KEYS, TraceFilter
 from msgnode.admin.live.traces import Trace, Traces
 from msgnode.admin.pages.page_calls import PAGE, PageCalls
 from msgnode.cluster.operator_requests import Operator
+from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.protocol.errors import Rejected
 
 ADMIN, OPERATOR = "admin", "operator"
@@ -92,8 +95,9 @@ class FormActions:
     action would hit, and sends it again with a confirmation of just that.
     """
 
-    def __init__(self, calls: PageCalls, traces: Traces, trail: AuditTrail) -> None:
+    def __init__(self, calls: PageCalls, traces: Traces, trail: AuditTrail, policies: PolicyCommands) -> None:
         self._calls = calls
+        self._policies = policies
         self._traces = traces
         self._trail = trail
 
@@ -106,13 +110,14 @@ class FormActions:
             return self._order(form, ORDERS[action](form), operator, peer)
         if action == "trace":
             return self._trace(form, operator, peer)
+        if action == "rollback":
+            return self._roll_back(form, operator, peer)
         if action in ("stop-trace", "delete-trace"):
             return self._end_trace(form, action.removesuffix("-trace"), operator, peer)
         raise Rejected(f"there is no action {action[:40]!r}")
 
     def _order(self, form: Form, order: Order, operator: Operator, peer: str) -> Deferred[Told]:
-        fields = {name: value for name, value in form.items() if name not in ("confirm", "check")}
-        check = sha256(json.dumps(sorted(fields.items())).encode()).hexdigest()
+        fields, check = _checked(form)
         number = _number(form, "confirm") if form.get("check") == check else None
         body = {"reason": form.get("reason", ""), **order.body}
         done = self._calls.ask(
@@ -128,6 +133,28 @@ class FormActions:
             return _asked(found, len(targets)), {"targets": targets, "again": again}
 
         return done.addCallback(told)
+
+    def _roll_back(self, form: Form, operator: Operator, peer: str) -> Told | Deferred[Told]:
+        """
+        Makes an older version of the policies live again, once it is confirmed.
+        """
+        with_role(operator, POLICY_MANAGER)
+        check_reason(form.get("reason", ""))
+        number = _number(form, "number")
+        fields, check = _checked(form)
+        if form.get("check") != check:
+            again = {**fields, "confirm": "1", "check": check}
+            return "this concerns:", {"targets": [f"policies, version {number}"], "again": again}
+        done = self._policies.ask("rollback", {"number": number}, f"the dashboard, {operator.name}")
+
+        def noted(found: Any) -> Any:
+            result = str(found.value) if isinstance(found, Failure) else "done"
+            reason = form.get("reason", "")
+            self._trail.act(operator, peer, "policy rollback", str(number), reason, result, PAGE)
+            return found
+
+        done.addBoth(noted)
+        return done.addCallback(lambda version: (f"it is live again, as version {version['number']}", {}))
 
     def _end_trace(self, form: Form, how: str, operator: Operator, peer: str) -> Told:
         with_role(operator, OPERATOR)
@@ -163,6 +190,14 @@ class FormActions:
         self._note("trace start", trace, form, operator, peer)
         more = {"open": f"/trace?id={quote(trace.id)}"}
         return f"trace {trace.id} runs for {form.get('minutes')} min", more
+
+
+def _checked(form: Form) -> tuple[Form, str]:
+    """
+    The fields of a form without its confirmation, and a hash of them.
+    """
+    fields = {name: value for name, value in form.items() if name not in ("confirm", "check")}
+    return fields, sha256(json.dumps(sorted(fields.items())).encode()).hexdigest()
 
 
 def _asked(found: int, shown: int) -> str:

@@ -3,6 +3,7 @@ Rendering of pages: templates that escape what they show, and texts for numbers 
 """
 
 import gzip
+import json
 import time
 from collections.abc import Sequence
 from hashlib import sha256
@@ -24,7 +25,7 @@ ASSETS = {
     "dashboard.css": "text/css",
     "icon.svg": "image/svg+xml",
 }
-# The pages in the menu: name, path and title.
+# The pages in the menu: name, path and title; and the roles that some need.
 MENU = (
     ("", "/", "Overview"),
     ("sessions", "/sessions", "Sessions"),
@@ -33,8 +34,10 @@ MENU = (
     ("trace", "/trace", "Trace"),
     ("nodes", "/nodes", "Nodes"),
     ("bans", "/bans", "Bans"),
+    ("policies", "/policies", "Policies"),
     ("audit", "/audit", "Audit"),
 )
+MENU_ROLES = {"audit": ("admin",), "policies": ("admin", "policy-manager")}
 SPARK_WIDTH, SPARK_HEIGHT = 120, 28
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -175,10 +178,17 @@ class Renderer:
             "iso": iso,
             "moment": moment,
             "raw": raw,
+            "json": lambda value: json.dumps(value, ensure_ascii=False, default=str),
             "quoted": lambda text: quote(text, safe=""),
         }
         self._templates.globals["asset"] = lambda name: f"/assets/{name}?v={self.version}"
-        self._templates.globals |= {"link": link, "with_value": with_value, "without": without, "menu": MENU}
+        self._templates.globals |= {
+            "link": link,
+            "with_value": with_value,
+            "without": without,
+            "menu": MENU,
+            "menu_roles": MENU_ROLES,
+        }
 
     def render(self, template: str, **context: Any) -> bytes:
         return self._templates.get_template(template).render(**context).encode("utf-8", "replace")

@@ -11,6 +11,7 @@ from msgnode.admin.pages.forms import FormActions
 from msgnode.admin.pages.logins import Logins
 from msgnode.admin.pages.network_views import NetworkViews
 from msgnode.admin.pages.page_calls import PageCalls
+from msgnode.admin.pages.policy_views import PolicyViews
 from msgnode.admin.pages.rendering import Renderer
 from msgnode.admin.pages.site import Dashboard
 from msgnode.admin.pages.topology import Topology
@@ -30,6 +31,7 @@ def make_dashboard(
         **Views(calls, live.ring, live.look, topology, operations.inspector.facts.wall).pages,
         **TraceViews(live.traces).pages,
         **NetworkViews(calls, topology).pages,
+        **PolicyViews(operations.policies).pages,
     }
-    forms = FormActions(calls, live.traces, operations.trail)
+    forms = FormActions(calls, live.traces, operations.trail, operations.policies)
     return Dashboard(pages, forms, Logins(tokens, clock.seconds), Renderer())

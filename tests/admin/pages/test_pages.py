@@ -21,6 +21,7 @@ PAGES = (
     "/nodes",
     "/bans",
     "/audit",
+    "/policies",
     f"/session?name={quote(A)}",
 )
 HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(1)>{{7*7}}"
@@ -166,7 +167,7 @@ class PageTests(DashboardCase):
         for path in PAGES:
             page = self.page(path)
             self.assertRegex(page, "GET /(api/v1|live)", path)
-            self.assertRegex(page, "<code>msgnode (admin|link) ", path)
+            self.assertRegex(page, "<code>msgnode (admin|link|policy) ", path)
 
     def test_pages_have_no_script_or_style_of_their_own(self) -> None:
         """

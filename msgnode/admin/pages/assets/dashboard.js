@@ -79,7 +79,7 @@
     draw(element, [samples.slice(1).map((each) => each.at), rate("in"), rate("out")]);
   }
 
-  const PATHS = { o: "/", s: "/sessions", r: "/refusals", t: "/trace", a: "/addresses", n: "/nodes", b: "/bans" };
+  const PATHS = { o: "/", s: "/sessions", r: "/refusals", t: "/trace", a: "/addresses", n: "/nodes", b: "/bans", p: "/policies" };
 
   function key(event) {
     const box = document.getElementById("keys-on");
