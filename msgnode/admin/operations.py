@@ -152,7 +152,7 @@ class Operations:
             ),
             read(
                 "addresses/{address}",
-                "Who hears an address, and why.",
+                "The sessions that hear an address, and why.",
                 lambda call: report_address(inspector, call.path["address"]),
                 AddressReport,
             ),
