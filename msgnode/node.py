@@ -416,7 +416,7 @@ class Node:
 
     def observe(self, observer: MessageObserver | None) -> None:
         """
-        Has this observer told of what becomes of messages, for operators' traces; None: nobody.
+        Notifies this observer of what becomes of messages, for operators' traces; None ends that.
 
         The data plane forgets its decisions: it repeats none about messages that the observer wants to see.
         """

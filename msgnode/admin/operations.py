@@ -67,6 +67,7 @@ class Operations:
     ) -> None:
         state = None if node.config.state == "none" else Path(node.config.state)
         self.tokens = tokens
+        self.policies = policies
         self.inspector = Inspector(node, facts, lag, clock)
         self.audit = AuditLog(state, facts.wall, run, lambda: node.config.admin.audit_keep_days)
         self.history = History(self.inspector, None if state is None else state / HISTORY)

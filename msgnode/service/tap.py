@@ -27,6 +27,7 @@ from msgnode.admin.metrics import Metrics
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.operations import Operations
 from msgnode.admin.operator_metrics import OperatorCollector
+from msgnode.admin.pages.wiring import make_dashboard
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
 from msgnode.backends.identity.token_validator import Tokens
@@ -368,6 +369,9 @@ def _admin_resources(
     def links() -> LinkOperations | None:
         return node.link_operations
 
+    api = AdminAPI(node, admins, operations.endpoints())
+    dashboard = make_dashboard(node, operations, api, admins, reactor)
+    admit = dashboard.logins.admit
     metrics = Metrics(
         node,
         lag,
@@ -384,11 +388,12 @@ def _admin_resources(
             "live": Figures(health, admins, node.config, LivenessResource(node)),
             "metrics": Figures(metrics, admins, node.config),
             "policy": PolicyAdmin(commands, admins, operations.trail.act),
-            "api/v1": AdminAPI(node, admins, operations.endpoints()),
+            "api/v1": api,
             "api/v1/policy": PolicyAdmin(commands, admins, operations.trail.act),
-            "api/v1/events": EventsResource(operations.live.streams, admins.admit),
-            "api/v1/traces": TracesResource(operations.live.traces, admins.admit, operations.trail.act),
+            "api/v1/events": EventsResource(operations.live.streams, admit),
+            "api/v1/traces": TracesResource(operations.live.traces, admit, operations.trail.act),
             "api/v1/links": LinksResource(node, admins),
             "api/v1/routes": RoutesResource(node, admins),
-        }
+        },
+        root=dashboard,
     )

@@ -63,7 +63,14 @@ class AuditTrail(Service):
         )
 
     def act(
-        self, operator: Operator, peer: str, action: str, target: str, reason: str = "", result: Any = "done"
+        self,
+        operator: Operator,
+        peer: str,
+        action: str,
+        target: str,
+        reason: str = "",
+        result: Any = "done",
+        via: str = "api",
     ) -> None:
         """
         Notes what an operator did by an interface that has no dry run.
@@ -72,7 +79,7 @@ class AuditTrail(Service):
             who=operator.name,
             roles=list(operator.roles),
             peer=peer,
-            via="api",
+            via=via,
             action=action,
             target=[target],
             reason=reason[:200],

@@ -42,9 +42,9 @@ class AdminAPI(Resource):
         super().__init__()
         self._node = node
         self._tokens = tokens
-        self._endpoints = list(endpoints)
-        self._description = msgspec.json.encode(describe(self._endpoints))
-        self._reach = Reach(node.operator_requests, self._endpoints)
+        self.endpoints = list(endpoints)
+        self._description = msgspec.json.encode(describe(self.endpoints))
+        self.reach = Reach(node.operator_requests, self.endpoints)
 
     def getChild(self, path: bytes, request: Request) -> Resource:
         assert request.postpath is not None
@@ -78,14 +78,14 @@ class AdminAPI(Resource):
         fields = parameters(request.uri.partition(b"?")[2].decode("latin-1"))
         where = fields.pop("node", "") if endpoint.is_read else ""
         if where:
-            return self._reach.ask(where, endpoint, parts, fields, operator)
-        return self._reach.act(endpoint, self._call(endpoint, request, operator, parts, fields))
+            return self.reach.ask(where, endpoint, parts, fields, operator)
+        return self.reach.act(endpoint, self._call(endpoint, request, operator, parts, fields))
 
     def _find(self, request: Request, path: list[str]) -> tuple[Endpoint, dict[str, str]]:
         verb = request.method.decode("latin-1")[:20]
         verb = "GET" if verb == "HEAD" else verb
         allowed = []
-        for each in self._endpoints:
+        for each in self.endpoints:
             parts = each.matched(path)
             if parts is None:
                 continue
@@ -96,7 +96,7 @@ class AdminAPI(Resource):
         if allowed:
             request.setHeader(b"Allow", ", ".join(allowed).encode())
             raise Rejected(f"expected {' or '.join(allowed)}, found {verb}", 405, "malformed")
-        known = ", ".join(sorted({each.path.partition("/")[0] for each in self._endpoints}))
+        known = ", ".join(sorted({each.path.partition("/")[0] for each in self.endpoints}))
         text = f"nothing at /api/v1/{'/'.join(path)[:200]}; there are {known} (/api/v1/{OPENAPI})"
         raise Rejected(text, 404, "not-found")
 

@@ -155,7 +155,7 @@ class TracesResource(Resource):
 
     def _lines(self, id: str, request: Request) -> bytes | int:
         trace = self._traces.get(id)
-        # What only an admin may see was perhaps written.
+        # The lines may have what is for the role admin only.
         self._admit(request, ADMIN if trace.bodies or trace.forbidden else OPERATOR)
         at = parameters(request).get("from", "0")
         if not at.isdecimal() or len(at) > 12:

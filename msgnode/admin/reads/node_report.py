@@ -273,7 +273,7 @@ def troubles(report: NodeReport, inspector: Inspector) -> list[Trouble]:
             if left <= 0:
                 add("critical", "certificate", f"{where} has ended")
             elif left < EXPIRY_WARNING_SECONDS:
-                add("warning", "certificate", f"{where} ends in {left / 86400:.0f} days")
+                add("warning", "certificate", f"{where} ends in {_days(left)}")
     if report.last_reload is not None and not report.last_reload.ok:
         add("warning", "config", f"the last reload failed: {report.last_reload.text}")
     for back_end in report.back_ends:
@@ -291,3 +291,8 @@ def troubles(report: NodeReport, inspector: Inspector) -> list[Trouble]:
     if report.draining:
         add("warning", "draining", "the node takes no new clients")
     return sorted(found, key=lambda each: each.level != "critical")
+
+
+def _days(seconds: float) -> str:
+    days = round(seconds / 86400)
+    return "1 day" if days == 1 else f"{days} days"
