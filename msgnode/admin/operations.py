@@ -196,8 +196,11 @@ class Operations:
             role: str = OPERATOR,
             verb: str = "POST",
             reach: str = "",
+            is_bulk: bool = False,
         ) -> Endpoint:
-            return Endpoint(verb, path, role, summary, act, ActionResult, body=body, reach=reach)
+            return Endpoint(
+                verb, path, role, summary, act, ActionResult, body=body, reach=reach, is_bulk=is_bulk
+            )
 
         sessions, bans, node, tokens = self._sessions, self._bans, self._node, self._tokens
         return [
@@ -206,6 +209,8 @@ class Operations:
                 "Close the connections of the sessions that match.",
                 sessions.kick_many,
                 KickMany,
+                reach=EVERY_NODE,
+                is_bulk=True,
             ),
             action(
                 "sessions/{runtime}/kick",
