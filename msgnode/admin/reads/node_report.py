@@ -9,8 +9,12 @@ from typing import Any, Literal
 import msgspec
 
 from msgnode.admin.health import sessions_by_state
-from msgnode.admin.inspection_limits import EXPIRY_WARNING_SECONDS, LAG_WARNING_SECONDS, SHARE_WARNING
 from msgnode.admin.reads.inspector import Inspector
+
+# From these on something is a trouble.
+EXPIRY_WARNING_SECONDS = 14 * 86400.0  # before the end of a certificate
+LAG_WARNING_SECONDS = 0.1
+SHARE_WARNING = 0.9  # of a limit
 
 
 class LoopLag(msgspec.Struct):
