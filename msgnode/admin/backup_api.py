@@ -19,6 +19,7 @@ from msgnode.cluster.operator_requests import Operator
 from msgnode.connectors.http.requests import parameters
 from msgnode.node import Node
 from msgnode.protocol.errors import Rejected
+from msgnode.protocol.peer_address import peer_name
 from msgnode.storage.backup.hot_copy import Origin, take_snapshot, write_backup
 from msgnode.storage.backup.manifest import BackupRefused, Manifest, backups_in, read_manifest
 from msgnode.storage.spool import Spool
@@ -129,15 +130,22 @@ class Backups:
 class BackupResource(Resource):
     """
     The resource `/api/v1/backup`: POST begins one, with an optional `reason`; GET shows the last one, and
-    those that are kept. Both need the role admin, for which `admit` checks.
+    those that are kept. Both need the role admin, for which `admit` checks; `note` notes the operator, its
+    peer, the action, its target and the reason in the audit log.
     """
 
     isLeaf = True
 
-    def __init__(self, backups: Backups, admit: Callable[..., Operator]) -> None:
+    def __init__(
+        self,
+        backups: Backups,
+        admit: Callable[..., Operator],
+        note: Callable[[Operator, str, str, str, str], object],
+    ) -> None:
         super().__init__()
         self._backups = backups
         self._admit = admit
+        self._note = note
 
     def render(self, request: Request) -> bytes:
         try:
@@ -147,6 +155,7 @@ class BackupResource(Resource):
             if request.method == b"POST":
                 reason = parameters(request).get("reason", "")[:MAX_REASON]
                 report = self._backups.begin(operator.name, reason)
+                self._note(operator, peer_name(request.getClientAddress()), "backup", report.path, reason)
                 return answer_json(request, 202, msgspec.to_builtins(report))
             if request.method in (b"GET", b"HEAD"):
                 stored = msgspec.to_builtins(self._backups.stored())

@@ -122,7 +122,7 @@ class Router:
 
     def observe(self, observer: DeliveryObserver | None) -> None:
         """
-        Has this observer told of each delivery from now on; None: nobody.
+        Notifies this observer of each delivery from now on; None ends that.
         """
         self._delivery.observer = observer
 

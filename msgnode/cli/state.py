@@ -20,7 +20,7 @@ from msgnode.storage.database import NAME, examine_database, is_newer, lock, sal
 from msgnode.storage.spool_recovery import NewerSegment, examine, mark_incomplete, repair
 
 
-@click.group(short_help="Check, repair or restore a stopped node's state.")
+@click.group(short_help="Check, repair or restore the state of a stopped node.")
 def state() -> None:
     """
     Check, repair or restore the state directory of a node that is stopped.

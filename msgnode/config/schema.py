@@ -61,6 +61,8 @@ class AdminOptions(Section):
     listen: str | None = None
     hosts: list[str] = []
     trace_bodies: bool = False
+    open_metrics: bool = False
+    audit_keep_days: Count = 400
     backup_dir: str = ""
     keep_backups: Count = 7
 

@@ -187,7 +187,7 @@ def test_request_prints_the_answers_body(node: NodeProcess) -> None:
         ),
         (["send", NOBODY, "{x"], 2, "Error: Invalid value for BODY: looks like JSON, but is not: "),
         (
-            ["listen", "--url", "http://localhost"],
+            ["listen", "--url", "ftp://localhost"],
             2,
             "msgnode: expected a URL such as ws://127.0.0.1:9090/ws",
         ),

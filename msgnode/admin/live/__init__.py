@@ -1,3 +1,3 @@
 """
-What happens now, for operators: events as they come, and traces of single messages.
+Live observation for operators: events as they come, and traces of single messages.
 """

@@ -38,7 +38,7 @@ class EventRing:
         self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
 
     def __reversed__(self) -> Iterator[Event]:
-        return reversed(self._events)
+        yield from reversed(self._events)
 
     def add(self, kind: str, fields: dict[str, Any], time: float | None = None) -> None:
         self.last_number += 1

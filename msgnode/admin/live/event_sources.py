@@ -19,7 +19,7 @@ from msgnode.storage.json_lines import cut
 
 class EventSources:
     """
-    What is put into the ring. `look` adds what happened since the last call.
+    The sources of the ring. `look` adds what happened since the last call.
     """
 
     def __init__(self, node: Node, facts: NodeFacts, ring: EventRing) -> None:
@@ -182,7 +182,7 @@ class TrafficSample:
 
     def carried(self, number: int) -> None:
         """
-        Counts messages that the data plane carried, which nobody looked at.
+        Counts messages that the data plane carried, and that are not shown.
         """
         self._dropped += number
 

@@ -33,7 +33,7 @@ def header(message: Message) -> dict[str, Any]:
 
 def outcome(message: Message, session: Session | None) -> dict[str, Any]:
     """
-    What became of a message, when it came, and how long the node worked on it.
+    The outcome of a message, when it came, and how long the node worked on it.
     """
     found: dict[str, Any] = {
         **header(message),
