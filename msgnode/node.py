@@ -51,11 +51,13 @@ from msgnode.links.operations import LinkOperations
 from msgnode.policy.enforcement.enforcement import PolicyEnforcement
 from msgnode.policy.enforcement.points import IN, SUBSCRIBE
 from msgnode.protocol.address import POLICY, SESSIONS, TOPICS, Domain
+from msgnode.protocol.close_codes import Closing
 from msgnode.protocol.errors import TooFast
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.access.asserted_identity import with_asserted_identity
 from msgnode.sessions.access.authentication import Authenticator
+from msgnode.sessions.access.bans import Bans
 from msgnode.sessions.access.identity_expiry import IdentityExpiry
 from msgnode.sessions.access.message_tokens import MessageIdentity
 from msgnode.sessions.access.open_checks import OpenChecks
@@ -150,6 +152,7 @@ class Node:
         self._make_router(self.traffic, clock)
         self._make_handshake()
         self._make_ingress(self.traffic)
+        self._make_bans(wall)
         self._make_enforcement(clock)
         self._make_records(clock)
         self.apply()
@@ -322,6 +325,20 @@ class Node:
         self.reject_undecodable = ingress.reject_undecodable
         self.settle = self.sessions.journal.settle
 
+    def _make_bans(self, wall: Callable[[], float]) -> None:
+        """
+        Makes what operators change while the node runs.
+        """
+        self.bans = Bans(wall)
+        self.turned_away: Closing | None = (
+            None  # the close code for new clients while an operator drains the node
+        )
+        self.sessions.ban_of = self.bans.of_session
+        self.sessions.connections.refuses = self._refuses_connection
+
+    def _refuses_connection(self, connection: Connection) -> Closing | None:
+        return self.turned_away or self.bans.of_connection(connection)
+
     def _make_enforcement(self, clock: IReactorTime) -> None:
         self.enforcement = PolicyEnforcement(
             self.config,
@@ -400,7 +417,7 @@ class Node:
 
     def observe(self, observer: MessageObserver | None) -> None:
         """
-        Tells this observer what becomes of messages, for operators' traces; with None, none.
+        Notifies this observer of what becomes of messages, for operators' traces; None ends that.
 
         The data plane forgets its decisions: it repeats none about messages that the observer wants to see.
         """
@@ -547,6 +564,13 @@ class Node:
         Is the node about to stop?
         """
         return self.sessions.draining
+
+    @property
+    def takes_no_clients(self) -> bool:
+        """
+        Are new clients refused for a while, because the node is about to stop or an operator drains it?
+        """
+        return self.draining or self.turned_away is not None
 
     def disk_failure(self) -> str:
         """

@@ -1,39 +1,65 @@
 """
-Authorisation on the admin listener: tokens in a file, each with its roles.
+Authorisation on the admin listener: tokens in two files, each with its roles.
 
-`<state>/admin-token` is made at the first start, readable by its owner alone.
-Each line is a token and its roles; a token with no role has all of them.
+`<state>/admin-token` is made at the first start, readable by its owner alone, and is valid on this machine
+only. Each line is a token and its roles; a token with no role has all of them. `<state>/admin-tokens` has
+the hashes of named tokens, which are valid from anywhere (access/named_tokens.py).
 """
 
 import os
+import time
+from collections import deque
+from collections.abc import Callable
 from errno import EDQUOT, ENOSPC
 from hmac import compare_digest
 from pathlib import Path
 from secrets import token_urlsafe
 
 from twisted.application.service import Service
+from twisted.internet.address import UNIXAddress
 from twisted.logger import Logger
 from twisted.web.server import Request
 
+from msgnode.admin.access.failure_throttle import FailureThrottle
+from msgnode.admin.access.named_tokens import ADMIN, OPERATOR, VIEWER, NamedTokens
+from msgnode.admin.access.named_tokens import FILE as NAMED
 from msgnode.cluster.operator_requests import Operator
 from msgnode.config.schema import ConfigError
 from msgnode.connectors.http.requests import bearer
 from msgnode.protocol.errors import Rejected
-from msgnode.transport.http_answers import answer_error
+from msgnode.protocol.peer_address import peer_host, peer_name
+from msgnode.transport.http_answers import answer_json
 
 log = Logger()
 
 FILE = "admin-token"
 EVERY = frozenset({"*"})
+MAX_NAMES, HOSTS_OF_ONE = 1001, 16  # tokens, and IP addresses of each, that are remembered
+LOOPBACK = ("127.", "::1", "::ffff:127.")
+IMPLIED = {VIEWER: {OPERATOR, ADMIN}, OPERATOR: {ADMIN}}  # roles that include another one
+HOW = "name the token of <state>/admin-token, or a named one: Authorization: Bearer mna_..."
 
 
 class AdminTokens(Service):
     """
-    The file of tokens.  It is read for every request, so that a token removed from it is void at once.
+    The files of tokens.  They are read for every request, so that a token removed from them is void at once.
+
+    `wall` gives seconds since 1970, `seconds` those of a clock that never jumps. `moved` is called with the
+    operator, the IP address and the one before when a token comes from one that is new.
     """
 
-    def __init__(self, state: str) -> None:
+    def __init__(
+        self,
+        state: str,
+        wall: Callable[[], float] = time.time,
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._path = None if state == "none" else Path(state, FILE)
+        self.named = NamedTokens(None if state == "none" else Path(state, NAMED))
+        self.failures = FailureThrottle(seconds)
+        self.moved: Callable[[Operator, str, str], object] = lambda operator, host, before: None
+        self._hosts: dict[str, deque[str]] = {}  # of each token, from which it came lately
+        self._wall = wall
 
     def startService(self) -> None:
         """
@@ -64,26 +90,6 @@ class AdminTokens(Service):
                 found = frozenset(roles) or EVERY
         return found
 
-    def operator(self, token: str, is_local: bool) -> Operator | None:
-        """
-        The operator with this token; None for a token that is void. `is_local`: it came from this machine.
-        """
-        roles = self.roles(token) if is_local else frozenset()
-        return Operator("admin-token", tuple(sorted(roles))) if roles else None
-
-    def admit(self, request: Request, *wanted: str) -> Operator:
-        """
-        The operator of a request, who has one of these roles. Raises Rejected: 401 or 403.
-        """
-        token = bearer(request)
-        operator = self.operator(token, True) if token is not None else None
-        if operator is None:
-            request.setHeader(b"WWW-Authenticate", b"Bearer")
-            raise Rejected(
-                "name the token of <state>/admin-token: Authorization: Bearer mna_...", 401, "token"
-            )
-        return with_role(operator, *wanted)
-
     def _lines(self) -> list[list[str]]:
         if self._path is None:
             return []
@@ -94,8 +100,54 @@ class AdminTokens(Service):
             return []
         return [line.split() for line in lines if line.strip() and not line.startswith("#")]
 
+    def operator(self, token: str, is_local: bool) -> Operator | None:
+        """
+        The operator with this token; None for a token that is void. `is_local`: it came from this machine.
+        """
+        roles = self.roles(token) if is_local else frozenset()
+        if roles:
+            return Operator("admin-token", tuple(sorted(roles)))
+        named = self.named.find(token, self._wall())
+        if named is None:
+            return None
+        return Operator(named.name, tuple(EVERY if ADMIN in named.roles else named.roles))
 
-IMPLIED = {"viewer": {"operator", "admin"}, "operator": {"admin"}}  # roles that include another one
+    def admit(self, request: Request, *wanted: str) -> Operator:
+        """
+        The operator of a request, who has one of these roles. Raises Rejected: 401, 403, or 429 after many
+        failures; a valid token is never throttled.
+        """
+        token, peer = bearer(request), request.getClientAddress()
+        if token:
+            operator = self.operator(token, is_local(peer))
+            if operator is not None:
+                self._note_host(operator, peer_host(peer_name(peer)) or "unix")
+                return with_role(operator, *wanted)
+            wait = self.failures.note(peer_host(peer_name(peer)) or "unix")
+            if wait:
+                request.setHeader(b"Retry-After", str(wait).encode())
+                raise Rejected(f"too many tokens that are not valid; try again in {wait} s", 429, "rate")
+        request.setHeader(b"WWW-Authenticate", b"Bearer")
+        raise Rejected(HOW, 401, "token")
+
+    def _note_host(self, operator: Operator, host: str) -> None:
+        known = self._hosts.get(operator.name)
+        if known is None:
+            if len(self._hosts) >= MAX_NAMES:
+                self._hosts.clear()
+            known = self._hosts[operator.name] = deque(maxlen=HOSTS_OF_ONE)
+        if host in known:
+            return
+        if known:
+            self.moved(operator, host, known[-1])
+        known.append(host)
+
+
+def is_local(peer: object) -> bool:
+    """
+    Is it the address of this machine?
+    """
+    return isinstance(peer, UNIXAddress) or str(getattr(peer, "host", "")).startswith(LOOPBACK)
 
 
 def with_role(operator: Operator, *wanted: str) -> Operator:
@@ -112,12 +164,8 @@ def refuse_without(tokens: AdminTokens, request: Request, *wanted: str) -> bytes
     """
     Returns the answer to a request without a token that has one of these roles, or None if it has one.
     """
-    token = bearer(request)
-    roles = tokens.roles(token) if token is not None else frozenset()
-    if not roles:
-        request.setHeader(b"WWW-Authenticate", b"Bearer")
-        how = "name the token of <state>/admin-token: Authorization: Bearer mna_..."
-        return answer_error(request, 401, how)
-    if roles != EVERY and not roles.intersection(wanted):
-        return answer_error(request, 403, f"this token does not have the role {' or '.join(wanted)}")
+    try:
+        tokens.admit(request, *wanted)
+    except Rejected as why:
+        return answer_json(request, why.code, why.body())
     return None

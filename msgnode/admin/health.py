@@ -89,7 +89,7 @@ class LivenessResource(Resource):
         domain are not reached, else `up`.
         """
         node = self._node
-        if node.draining:
+        if node.takes_no_clients:
             return "draining"
         return "degraded" if node.degraded_reason() or node.cluster_degraded_reason() else "up"
 

@@ -227,7 +227,11 @@ RESOURCES = (
         "Definitions of records that the node knows.",
         lambda node: len(node.known_records),
     ),
-    Number("draining", "1 while the node takes no new clients, else 0.", lambda node: float(node.draining)),
+    Number(
+        "draining",
+        "1 while the node takes no new clients, else 0.",
+        lambda node: float(node.takes_no_clients),
+    ),
     Number(
         "disk_free_bytes",
         "Bytes that are free on the disk of the state.",

@@ -6,6 +6,7 @@ Every request needs a token with the role `policy-manager`
 """
 
 import json
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
@@ -14,7 +15,8 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
-from msgnode.admin.admin_tokens import AdminTokens, refuse_without
+from msgnode.admin.admin_tokens import AdminTokens
+from msgnode.cluster.operator_requests import Operator
 from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.policy.administration.policy_store import PolicyRejected
 from msgnode.protocol.errors import Rejected
@@ -25,6 +27,13 @@ log = Logger()
 
 ROLE = "policy-manager"
 Asked = tuple[str, dict[str, Any]]
+UNCHANGING = ("explain", "validate")  # though they are no GET
+Note = Callable[[Operator, str, str, str, str, str], None]  # peer, action, target, reason, result
+
+
+def _note_nothing(operator: Operator, peer: str, action: str, target: str, reason: str, result: str) -> None:
+    pass
+
 
 # Verb and path of each method; {name} is a part of the path, the rest
 # names the body: one parameter as a whole, or an object of parameters.
@@ -63,16 +72,15 @@ class PolicyAdmin(Resource):
 
     isLeaf = True
 
-    def __init__(self, commands: PolicyCommands, tokens: AdminTokens) -> None:
+    def __init__(self, commands: PolicyCommands, tokens: AdminTokens, note: Note = _note_nothing) -> None:
         super().__init__()
         self._commands = commands
         self._tokens = tokens
+        self._note = note
 
     def render(self, request: Request) -> bytes | int:
-        refused = refuse_without(self._tokens, request, ROLE)
-        if refused is not None:
-            return refused
         try:
+            operator = self._tokens.admit(request, ROLE)
             method, params = _understood(request)
             if request.method != b"GET" and method != "explain":
                 params |= _conditions(request)
@@ -83,12 +91,38 @@ class PolicyAdmin(Resource):
             return _rejected(request, why)
         gone = request.notifyFinish()
         gone.addErrback(lambda lost: asked.cancel() if method in ("explain", "validate") else None)
+        if request.method != b"GET" and method not in UNCHANGING:
+            asked.addBoth(self._changed, operator, request, method, params)
         asked.addCallback(_answered, request)
         asked.addErrback(_failed, request)
         asked.addErrback(
             lambda why: log.failure("the request for {path} could not be handled", why, path=request.path)
         )
         return NOT_DONE_YET
+
+    def _changed(
+        self, found: Any, operator: Operator, request: Request, method: str, params: dict[str, Any]
+    ) -> Any:
+        """
+        Notes a change, or that it was refused, in the audit log.
+        """
+        peer = peer_name(request.getClientAddress())
+        reason = next(iter(request.requestHeaders.getRawHeaders(b"X-Reason", [])), b"")
+        target = "/".join(
+            str(value)[:100]
+            for key, value in params.items()
+            if key in ("key", "policyKey", "groupName", "userEmail")
+        )
+        result = str(found.value) if isinstance(found, Failure) else "done"
+        self._note(
+            operator,
+            peer,
+            f"policy {method}",
+            target or "policies",
+            reason.decode("utf-8", "replace"),
+            result,
+        )
+        return found
 
 
 def _understood(request: Request) -> Asked:

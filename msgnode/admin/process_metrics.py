@@ -69,6 +69,12 @@ class ProcessFigures:
         used = resource.getrusage(resource.RUSAGE_SELF)
         return used.ru_utime + used.ru_stime
 
+    def collections(self) -> int:
+        """
+        Collections of the garbage collector, of all generations.
+        """
+        return sum(stats["collections"] for stats in gc.get_stats())
+
     def started(self) -> float:
         """
         When the process started, in seconds since 1970; 0 if that is unknown.

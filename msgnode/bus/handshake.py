@@ -356,8 +356,13 @@ class Handshake:
         self, message: Message, runtime: str, session: Session | None, connection: Connection
     ) -> Closing | None:
         """
-        The close code if the policies refuse this runtime; None: they permit it.
+        The close code if an operator banned this client, or the policies refuse this runtime; None: it may
+        open.
         """
+        user = self._checks.user(connection) or (session.identity if session is not None else "")
+        ban = self._sessions.ban_of(runtime or (session.runtime if session is not None else ""), user)
+        if ban is not None:
+            return ban
         try:
             self.check(message, runtime, session, connection)
         except Blocked as why:

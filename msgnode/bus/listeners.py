@@ -7,6 +7,7 @@ made at most once after a change.
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,17 @@ class Listeners:
 
     def __iter__(self) -> Iterator[str]:
         return iter({**self.tuples, **self._several})
+
+    def some(self, first: int, number: int) -> list[str]:
+        """
+        So many addresses from this place on, without a look at all of them.
+        """
+        found = list(islice(self.tuples, first, first + number))
+        if self.unmade and len(found) < number:
+            first = max(0, first - len(self.tuples))
+            others = (address for address in self._several if address not in self.tuples)
+            found += islice(others, first, first + number - len(found))
+        return found
 
     def get(self, address: str) -> "tuple[Session, ...] | None":
         found = self.tuples.get(address)

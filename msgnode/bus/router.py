@@ -122,7 +122,7 @@ class Router:
 
     def observe(self, observer: DeliveryObserver | None) -> None:
         """
-        Tells this observer of each delivery from now on; with None, none.
+        Notifies this observer of each delivery from now on; None ends that.
         """
         self._delivery.observer = observer
 

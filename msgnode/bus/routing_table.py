@@ -355,6 +355,13 @@ class RoutingTable:
         """
         return iter([*self._listeners, *self._strays])
 
+    def some(self, first: int, number: int) -> list[str]:
+        """
+        So many addresses with a binding, from this place on; places change as addresses come and go.
+        """
+        found = self._listeners.some(first, number)
+        return found + self._strays.some(max(0, first - len(self._listeners)), number - len(found))
+
     def names(self) -> Iterator[str]:
         """
         The runtimeURLs of all sessions, the former ones too, at the time of the call.

@@ -35,7 +35,7 @@ RENEWAL = "renewal"  # the id of the message with a newer identity token
 MAX_KEPT_BYTES = 64 * 1024 * 1024  # bytes of unacknowledged messages
 TOO_LONG, TOKEN = 1009, 4401
 # Close codes after which it is useless to try again, unless the node says when.
-_FINAL = frozenset({1003, 4401, 4403, 4409})
+_FINAL = frozenset({1003, 4401, 4403, 4409, 4410})
 
 
 class ConnectionOwner(Protocol):

@@ -40,6 +40,7 @@ class NodeWebSocket(PausedByTransport, FastPathProtocol):
         allowed = self.factory.node.config.origins
         if request.origin and "*" not in allowed and request.origin not in allowed:
             raise ConnectionDeny(403, "this origin is not allowed")
+        self.origin = request.origin or ""
 
     def name_peer(self, request: Any) -> None:
         """

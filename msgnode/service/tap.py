@@ -15,15 +15,20 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.web.resource import IResource, Resource
 
 from msgnode import __version__
+from msgnode.admin.access.figures import Figures
 from msgnode.admin.admin_tokens import AdminTokens
+from msgnode.admin.api.resource import AdminAPI
+from msgnode.admin.backup_api import BackupResource
 from msgnode.admin.cluster_metrics import ClusterCollector
 from msgnode.admin.health import EventLoopLag, HealthResource, LivenessResource
 from msgnode.admin.link_metrics import LinkCollector
 from msgnode.admin.links_api import LinksResource, RoutesResource
 from msgnode.admin.live.live_api import EventsResource, TracesResource
-from msgnode.admin.live.service import Live
 from msgnode.admin.metrics import Metrics
 from msgnode.admin.node_facts import NodeFacts
+from msgnode.admin.operations import Operations
+from msgnode.admin.operator_metrics import OperatorCollector
+from msgnode.admin.pages.wiring import make_dashboard
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
 from msgnode.backends.identity.token_validator import Tokens
@@ -51,10 +56,10 @@ from msgnode.service.data_plane_selection import data_plane_services, make_data_
 from msgnode.service.federation import Federation, make_federation, warn_of_links
 from msgnode.service.lifecycle import NodeService, SecondSignal, exit_on_config_error
 from msgnode.service.options import Options
+from msgnode.service.process.systemd import systemd_notifier
 from msgnode.service.records import RecordsLoader
 from msgnode.service.restart.recovery import Restart
 from msgnode.service.restart.unlinked_streams import UnlinkedStreams
-from msgnode.service.systemd import systemd_notifier
 from msgnode.service.welcome import VARIABLE, Welcome
 from msgnode.service.wiring import (
     add_identity_responder,
@@ -70,6 +75,7 @@ from msgnode.storage.session_store import MAX_NOTED_BYTES, MIN_NOTED_BYTES, Stor
 from msgnode.storage.spool import Spool
 from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.traffic_log import NoLog, TrafficLog
+from msgnode.storage.traffic_retention import Retention, TrafficRetention
 from msgnode.transport.allowed_hosts import admin_hosts
 from msgnode.transport.cork import Cork
 from msgnode.transport.listener import Listener
@@ -135,10 +141,10 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         federation.policies = policies
     listening: list[Listener] = []
     facts = NodeFacts(config, options["config"] or "", options.given, listening)
-    live = Live(node, facts, reactor, in_thread)
-    served = factories(
-        node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, admins, facts, live
-    )
+    commands = PolicyCommands(policies, node.enforcement)
+    operations = Operations(node, facts, lag, reactor, admins, commands, in_thread)
+    lost = traffic_losses(traffic)
+    served = factories(node, lag, lost, reactor, policies, admins, operations)
     with exit_on_config_error(where):
         listening += [Listener(listen, served[listen.kind], reactor) for listen in config.listeners()]
     node.components.listeners += listening
@@ -153,12 +159,12 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     )
     return [
         facts.reloading,
-        *_recording(traffic, config, reactor),
+        *_recording(traffic, config, reactor, in_thread),
         *data_plane_services(node, reactor),
         *_restoring(node, store, spool, streams, reactor),
         lag,
         admins,
-        live,
+        *operations.services(),
         *decision_logs(node, reactor, in_thread),
         policies,
         *back_ends,
@@ -170,6 +176,10 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         *_welcome(listening),
         *_notifying(node, facts.reloading, reactor),
     ]
+
+
+def traffic_losses(traffic: TrafficLog | None) -> Callable[[], int]:
+    return lambda: traffic.lost if traffic is not None else 0
 
 
 def _notifying(node: Node, reloading: Reloading, reactor: Any) -> list[Service]:
@@ -266,12 +276,16 @@ def _reloading(
     return Reloading(options.loaded, options.read, renewed, apply, reactor.callFromThread)
 
 
-def _recording(traffic: TrafficLog | None, config: Config, reactor: Any) -> list[Service]:
+def _recording(
+    traffic: TrafficLog | None, config: Config, reactor: Any, in_thread: Callable[..., Any]
+) -> list[Service]:
     if traffic is None:
         return []
     assert traffic.watermark is not None
     lines = NodeLines(traffic, __version__, lambda: revision(config), reactor, time.time_ns)
-    return [traffic, Watching([traffic.watermark], reactor), lines]
+    kept = Retention(Path(config.traffic), traffic.prefix)
+    retention = TrafficRetention(kept, config.storage, reactor, in_thread)
+    return [traffic, Watching([traffic.watermark], reactor), lines, retention]
 
 
 def _restoring(
@@ -303,8 +317,7 @@ def factories(
     reactor: Any,
     policies: PolicyStore,
     admins: AdminTokens,
-    facts: NodeFacts | None = None,
-    live: Live | None = None,
+    operations: Operations | None = None,
 ) -> dict[str, Any]:
     """
     Returns the factory of each kind of listener; `upgraded` and `sockets` make the web listener's WebSockets.
@@ -334,9 +347,10 @@ def factories(
     web = tree(paths, config.path_prefix)
     site = BoundedSite(web, config, reactor, node.connection_limits, partial_input=node.partial_input)
     site.fast_path = PollFastPath(sockets)
-    facts = facts or NodeFacts(config)
-    live = live or Live(node, facts, reactor)
-    admin = _admin_resources(node, lag, lost_lines, reactor, policies, admins, facts, live)
+    commands = PolicyCommands(policies, node.enforcement)
+    if operations is None:
+        operations = Operations(node, NodeFacts(config), lag, reactor, admins, commands)
+    admin = _admin_resources(node, lag, lost_lines, reactor, policies, commands, admins, operations)
     return {
         "web": site,
         "line": LineFactory(node, cork, reactor),
@@ -352,9 +366,9 @@ def _admin_resources(
     lost_lines: Callable[[], int],
     reactor: Any,
     policies: PolicyStore,
+    commands: PolicyCommands,
     admins: AdminTokens,
-    facts: NodeFacts,
-    live: Live,
+    operations: Operations,
 ) -> Resource:
     """
     Returns the paths of the admin listener.
@@ -363,22 +377,32 @@ def _admin_resources(
     def links() -> LinkOperations | None:
         return node.link_operations
 
+    api = AdminAPI(node, admins, operations.endpoints())
+    dashboard = make_dashboard(node, operations, api, admins, reactor)
+    admit = dashboard.logins.admit
+    metrics = Metrics(
+        node,
+        lag,
+        lost_lines,
+        PolicyCollector(policies),
+        LinkCollector(links),
+        ClusterCollector(lambda: node.cluster_status),
+        OperatorCollector(operations),
+        facts=operations.inspector.facts,
+    )
+    health = HealthResource(node, reactor)
     return tree(
         {
-            "live": HealthResource(node, reactor),
-            "metrics": Metrics(
-                node,
-                lag,
-                lost_lines,
-                PolicyCollector(policies),
-                LinkCollector(links),
-                ClusterCollector(lambda: node.cluster_status),
-                facts=facts,
-            ),
-            "policy": PolicyAdmin(PolicyCommands(policies, node.enforcement), admins),
-            "api/v1/events": EventsResource(live.streams, admins.admit),
-            "api/v1/traces": TracesResource(live.traces, admins.admit),
+            "live": Figures(health, admins, node.config, LivenessResource(node)),
+            "metrics": Figures(metrics, admins, node.config),
+            "policy": PolicyAdmin(commands, admins, operations.trail.act),
+            "api/v1": api,
+            "api/v1/policy": PolicyAdmin(commands, admins, operations.trail.act),
+            "api/v1/events": EventsResource(operations.live.streams, admit),
+            "api/v1/traces": TracesResource(operations.live.traces, admit, operations.trail.act),
+            "api/v1/backup": BackupResource(operations.backups, admins.admit, operations.trail.act),
             "api/v1/links": LinksResource(node, admins),
             "api/v1/routes": RoutesResource(node, admins),
-        }
+        },
+        root=dashboard,
     )

@@ -329,6 +329,16 @@ class Mailbox:
         self.send_receipt(kept, code)
         self.journal.remove(self.sid, kept, missed=counted)
 
+    def purge(self, most: int) -> list[QueuedMessage]:
+        """
+        Drops at most so many queued messages, by the order of an operator, and returns them.
+        """
+        gone: list[QueuedMessage] = []
+        while self._queue and len(gone) < most:
+            gone.append(self._queue.shed())
+            self.drop(gone[-1], 503)
+        return gone
+
     # -- all messages ---------------------------------------------------------------
 
     def undelivered(self) -> list[QueuedMessage]:

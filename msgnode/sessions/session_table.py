@@ -116,6 +116,8 @@ class Sessions(Service):
         # Relays a connection whose session moves to another node; False: it has to be closed.
         self.relay_connection: Callable[[Connection, Session], bool] = _not_relayed
         self.is_relayed: Callable[[Connection], bool] = lambda connection: False
+        self.ban_of: Callable[[str, str], Closing | None] = _find_no_ban  # of a runtimeURL and a user
+        self._not_ready: set[Session] = set()  # with a connection, to which messages may not go at once
         self._by_runtime: dict[str, Session] = {}
         self._by_token: dict[bytes, Session] = {}
         # Sessions that other nodes hold now, by sid: their messages are here until those have them.
@@ -180,6 +182,10 @@ class Sessions(Service):
         connection, ready = session.connection, session.ready
         if connection is None:
             return
+        if ready is None and not connection.acks_by_request:
+            self._not_ready.add(session)
+        else:
+            self._not_ready.discard(session)
         outbox = session.mailbox.outbox
         room = outbox.room if outbox is not None and ready is outbox else None
         self.data_plane.ready_changed(connection, ready is not None, room)
@@ -323,7 +329,7 @@ class Sessions(Service):
         connection = session.connection
         if connection is not None:
             session.detach()
-            self.attached[connection.connector] -= 1
+            self._gone(session, connection)
             self._superseded.setdefault(session, set()).add(connection)
         self.void_token(session)
         del self._by_runtime[session.runtime]
@@ -400,12 +406,30 @@ class Sessions(Service):
             self._not_superseded(connection, session)
             return
         session.detach()
-        self.attached[connection.connector] -= 1
+        self._gone(session, connection)
         session.since = self.now()
         self._session_store.changed(session)
         self._session_store.disconnected(session, self._wall())
         self._note("detached", session, connection)
         session.expiry = self._clock.callLater(self._grace(session), self.end, session, "expired")
+
+    def _gone(self, session: Session, connection: Connection) -> None:
+        """
+        Notes that the session has lost this connection.
+        """
+        self.attached[connection.connector] -= 1
+        self._not_ready.discard(session)
+
+    @property
+    def slow(self) -> Iterator[Session]:
+        """
+        The sessions whose clients are connected and do not read, or do not acknowledge, so that messages
+        wait.
+        """
+        for session in self._not_ready:
+            connection = session.connection
+            if connection is not None and session.mailbox.queued:
+                yield session
 
     def _set_session(self, connection: Connection, session: Session | None) -> None:
         # Nothing else sets it: the data plane repeats what was decided for a connection's session.
@@ -537,7 +561,7 @@ class Sessions(Service):
         self._forget_decisions(session)
         session.end()
         if connection is not None:
-            self.attached[connection.connector] -= 1
+            self._gone(session, connection)
         self._budget.ended(session)
         self._session_store.ended(session)
         self.journal.forget(session.sid)
@@ -605,6 +629,10 @@ def _not_relayed(connection: Connection, session: Session) -> bool:
 
 def _ignore_end(session: Session) -> None:
     pass
+
+
+def _find_no_ban(runtime: str, user: str) -> Closing | None:
+    return None
 
 
 def _ignore_event(event: str, session: Session) -> None:

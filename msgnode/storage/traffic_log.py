@@ -16,6 +16,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from msgnode.config.schema import StorageOptions
 from msgnode.protocol.message import Message
+from msgnode.protocol.trace_context import KEY, MAX_BYTES, trace_context
 from msgnode.sessions.counters import Counters
 from msgnode.sessions.session import Connection, Session
 from msgnode.storage.json_lines import MAX_HELD, MAX_TEXT_CHARS, Batches, LineLog, cut, cut_id
@@ -60,6 +61,7 @@ class TrafficLine(Struct, gc=False, omit_defaults=True):
     event: str = ""
     record: str = ""
     slot: str = ""
+    traceparent: str = ""
 
 
 class NoLog:
@@ -138,6 +140,8 @@ class TrafficLog(LineLog):
             line.source, line.hops = far.node, far.hops
         if message.record is not None:
             line.record, line.slot = message.record.lower(), message.slot
+        if size <= MAX_BYTES and KEY in message.data:
+            line.traceparent = trace_context(message.data)
         if message.resources:
             self._name(message.resources, line)
         self._add(line)

@@ -10,7 +10,7 @@ from msgnode.sessions.session_table import TrafficRecorder
 class TrafficTap:
     """
     The TrafficRecorder of a node's parts. Without listeners, `message` and `session` are methods of the
-    recorder itself, so that the tap costs nothing; else they call each listener first.
+    recorder itself, so that the tap costs nothing; else each listener is called first.
     """
 
     def __init__(self, recorder: TrafficRecorder) -> None:

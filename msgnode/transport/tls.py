@@ -53,8 +53,8 @@ class TLSFactory(TLSMemoryBIOFactory):
         The certificate that new connections get.
         """
         used = self._options.certificate
-        assert used is not None  # options_for gives one
-        return used.to_cryptography()
+        assert isinstance(used, x509.Certificate)  # options_for gives one
+        return used
 
     def read(self) -> CertificateOptions:
         """

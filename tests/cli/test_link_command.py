@@ -399,7 +399,7 @@ class FailureTests(CommandCase):
         The web listener answers with a text for clients, TCP lines not with HTTP.
         """
         self.http.answer = Answer(404, b'{"code": 404, "description": "nothing at /api/v1/links; ..."}')
-        self.assertStops("link ls", 1, "has no links, and is not the admin listener of a node")
+        self.assertStops("link ls", 1, "does not know this request, and is not the admin listener of a node")
         self.http.error = BadStatusLine('{"id": null}')
         self.assertStops("route show", 1, "does not speak HTTP, and is not the admin listener of a node")
 

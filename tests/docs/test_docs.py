@@ -296,6 +296,21 @@ def test_operations_names_every_metric_of_a_cluster():
     assert all(f"`{state}`" in documented[1][2] for state in STATES)
 
 
+def test_admin_names_every_endpoint_and_every_verb():
+    """
+    docs/admin.md has every endpoint of the admin API with its role, and every verb of `msgnode admin`.
+    """
+    from msgnode.cli.admin.group import VERBS
+    from tests.support.network import Network
+
+    found = [(cells[0].strip("`"), cells[1]) for cells in rows("docs/admin.md", "## The API")]
+    known = [(f"{each.verb} {each.path}", each.role) for each in Network().operations.endpoints()]
+    text = (TOP / "docs/admin.md").read_text("utf-8")
+
+    assert known == found
+    assert [] == [verb.name for verb in VERBS if not re.search(rf"`(msgnode admin )?{verb.name}\b", text)]
+
+
 def test_federation_names_every_state_and_order():
     """
     docs/federation.md has each state of a link, each administrative state, and each order.

@@ -88,6 +88,20 @@ class LineTests(TrafficTests):
 
         self.assertEqual([id.lower(), None], [line.get("record") for line in self.lines()])
 
+    def test_the_trace_context_of_a_message_is_in_its_line(self) -> None:
+        """
+        And reaches the recipient unchanged; a message without one has no such key.
+        """
+        context = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        here, there = "runtime://example.org/page", "runtime://example.org/lamp"
+        page, lamp = self.node.client(here), self.node.client(there)
+        for fields in ({"traceparent": context}, {}, {"traceparent": "mine"}):
+            page.tell({"id": 1, "type": "read", "from": here, "to": there, **fields})
+
+        lines = [line.get("traceparent") for line in self.messages() if line["type"] == "read"]
+        self.assertEqual([context, None, None], lines)
+        self.assertEqual([context, None, "mine"], [message.get("traceparent") for message in lamp.take()])
+
     def test_the_slot_of_a_message_that_does_not_fit_its_record_is_in_its_line(self) -> None:
         """
         By its name, without what senders choose, such as the key of a map.

@@ -19,6 +19,7 @@ class MemoryAdminHTTP(AdminHTTP):
         self.error: Exception | None = None
         self.answer: Answer | None = None  # in the place of the node's
         self.tokens: list[str] = []
+        self.pauses: list[float] = []
 
     def request(self, method: str, url: str, token: str, body: bytes | None = None) -> Answer:
         self.tokens.append(token)
@@ -29,7 +30,20 @@ class MemoryAdminHTTP(AdminHTTP):
         parts = urlsplit(url)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         client = HTTPClient(self.network, "admin")
-        response = client.request(
-            method, path, body or b"", Authorization=f"Bearer {token}", Host=parts.netloc
-        )
-        return Answer(response.status, response.body)
+        headers = {"Authorization": f"Bearer {token}", "Host": parts.netloc, "User-Agent": "msgnode-cli"}
+        client.start(method, path, body or b"", **headers)
+        self.network.pump()
+        for _ in range(40):
+            if client.response is not None:
+                return Answer(client.response.status, client.response.body)
+            self.network.advance(0.5)
+        raise TimeoutError
+
+    def pause(self, seconds: float) -> None:
+        """
+        Lets the time of the node pass; the third time is a Ctrl-C.
+        """
+        self.pauses.append(seconds)
+        if len(self.pauses) == 3:
+            raise KeyboardInterrupt
+        self.network.advance(seconds)

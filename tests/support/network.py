@@ -18,10 +18,11 @@ from zope.interface import implementer
 
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.health import EventLoopLag
-from msgnode.admin.live.service import Live
 from msgnode.admin.node_facts import NodeFacts
+from msgnode.admin.operations import Operations
 from msgnode.config.schema import Listen
 from msgnode.connectors.websocket import WebSocketConnection
+from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.service.tap import factories
 from msgnode.service.wiring import make_policy_store
 from msgnode.transport.tls import over_tls
@@ -167,11 +168,18 @@ class Network:
         self.links: list[Link] = []
         self.runtimes: list[Any] = []
         self.policies = make_policy_store(self.node, self.clock)
-        self.tokens = AdminTokens(self.node.config.state)
-        wall = self.node.sessions.connections.closed.wall
-        self.facts = NodeFacts(self.node.config, wall=wall)
-        self.live = Live(self.node, self.facts, self.clock, wall=wall)
+        self.tokens = AdminTokens(self.node.config.state, self.wall, self.clock.seconds)
+        facts = NodeFacts(self.node.config, wall=self.wall)
+        commands = PolicyCommands(self.policies, self.node.enforcement)
+        self.operations = Operations(self.node, facts, self.lag, self.clock, self.tokens, commands)
+        self.facts, self.live = facts, self.operations.live
         self.listeners: dict[str, Any] = {}
+
+    def wall(self) -> float:
+        """
+        Seconds since 1970, as the node counts them.
+        """
+        return self.node.sessions.connections.closed.wall()
 
     def listener(self, name: str) -> Any:
         """
@@ -190,14 +198,15 @@ class Network:
 
     def _factories(self) -> dict[str, Any]:
         return factories(
-            self.node, self.lag, lambda: 0, self.clock, self.policies, self.tokens, self.facts, self.live
+            self.node, self.lag, lambda: 0, self.clock, self.policies, self.tokens, self.operations
         )
 
     def link(self, name: str, client: Protocol, peer: Any = None) -> Link:
         """
         Connect a client's protocol to a listener.
         """
-        peer = peer or IPv4Address("TCP", "192.0.2.1", next(_ports))
+        host = "127.0.0.1" if name == "admin" else "192.0.2.1"
+        peer = peer or IPv4Address("TCP", host, next(_ports))
         server = self.listener(name).buildProtocol(peer)
         link = Link(client, server, Wire(client, False), Wire(server, True, peer), False, self.clock)
         server.makeConnection(link.serverIO)

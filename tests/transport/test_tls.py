@@ -268,6 +268,20 @@ class RenewalTests(TLSCase):
     def renew(self) -> None:
         self.factory.use(self.factory.read())
 
+    def test_the_certificate_in_use_has_its_subject_and_end(self) -> None:
+        """
+        Metrics and the report on the node read them of the listener.
+        """
+        used = self.factory.certificate
+
+        self.assertEqual(
+            [SERVER],
+            used.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(
+                x509.DNSName
+            ),
+        )
+        self.assertEqual(x509.load_pem_x509_certificate(Path(self.cert).read_bytes()), used)
+
     def test_new_connections_are_shown_the_new_certificate(self) -> None:
         """
         New connections are shown the new certificate; those that are open stay.

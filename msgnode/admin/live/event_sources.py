@@ -182,7 +182,7 @@ class TrafficSample:
 
     def carried(self, number: int) -> None:
         """
-        Counts messages that the data plane carried, and Python did not see.
+        Counts messages that the data plane carried, and that are not shown.
         """
         self._dropped += number
 

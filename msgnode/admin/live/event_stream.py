@@ -69,7 +69,7 @@ class EventStream:
 
 class EventStreams(Service):
     """
-    The readers of events, at most MAX_STREAMS. A slow one is dropped, so that no other waits for it.
+    The readers of events, at most MAX_STREAMS. A slow one is dropped, and nothing waits for it.
     """
 
     def __init__(self, node: Node, sources: EventSources, ring: EventRing, clock: IReactorTime) -> None:

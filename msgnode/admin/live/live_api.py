@@ -20,12 +20,20 @@ from msgnode.admin.live.traces import Trace, Traces
 from msgnode.cluster.operator_requests import Operator
 from msgnode.connectors.http.requests import headers, parameters
 from msgnode.protocol.errors import FAILED, Rejected
+from msgnode.protocol.peer_address import peer_name
 from msgnode.transport.http_answers import answer_error, answer_json
 
 log = Logger()
 
 VIEWER, OPERATOR, ADMIN = "viewer", "operator", "admin"
 MAX_BODY_BYTES = 16 * 1024
+
+Note = Callable[..., None]  # notes for the audit log: operator, peer, action, target, reason
+
+
+def _note_nothing(operator: Operator, peer: str, action: str, target: str, reason: str) -> None:
+    pass
+
 
 Admit = Callable[..., Operator]  # returns who asks, or raises Rejected: of a request, and the roles allowed
 
@@ -89,10 +97,11 @@ class TracesResource(Resource):
 
     isLeaf = True
 
-    def __init__(self, traces: Traces, admit: Admit) -> None:
+    def __init__(self, traces: Traces, admit: Admit, note: Note = _note_nothing) -> None:
         super().__init__()
         self._traces = traces
         self._admit = admit
+        self._note = note
 
     def render(self, request: Request) -> bytes | int:
         try:
@@ -113,12 +122,12 @@ class TracesResource(Resource):
                 return answer_json(request, 200, self._traces.get(id).as_dict())
             case [id], b"DELETE":
                 operator = self._admit(request, OPERATOR)
-                _tell("deleted", self._traces.delete(id), operator)
+                self._tell("delete", self._traces.delete(id), operator, request)
                 return answer_json(request, 200, {"deleted": id})
             case [id, "stop"], b"POST":
                 operator = self._admit(request, OPERATOR)
                 trace = self._traces.stop(id)
-                _tell("stopped", trace, operator)
+                self._tell("stop", trace, operator, request)
                 return answer_json(request, 200, trace.as_dict())
             case [id, "lines"], b"GET":
                 return self._lines(id, request)
@@ -135,12 +144,18 @@ class TracesResource(Resource):
         trace = self._traces.start(
             filter, order.seconds, order.max, operator.name, order.bodies, operator.has_role(ADMIN)
         )
-        _tell("started", trace, operator, order.reason)
+        self._tell("start", trace, operator, request, order.reason)
         return trace
+
+    def _tell(self, what: str, trace: Trace, operator: Operator, request: Request, reason: str = "") -> None:
+        filter = " ".join(f"{key} {value}" for key, value in trace.filter.as_dict().items() if value)
+        target = f"{trace.id}: {filter}{' with bodies' if trace.bodies else ''}"
+        self._note(operator, peer_name(request.getClientAddress()), f"trace {what}", target, reason)
+        log.info("trace {target}: {what} by {who}", target=target, what=what, who=operator.name)
 
     def _lines(self, id: str, request: Request) -> bytes | int:
         trace = self._traces.get(id)
-        # The file may have lines that only an admin may see.
+        # The lines may have what is for the role admin only.
         self._admit(request, ADMIN if trace.bodies or trace.forbidden else OPERATOR)
         at = parameters(request).get("from", "0")
         if not at.isdecimal() or len(at) > 12:
@@ -195,14 +210,3 @@ def _only(request: Request, *methods: bytes) -> None:
     if request.method not in methods:
         request.setHeader(b"Allow", b", ".join(methods))
         raise Rejected(f"{request.method.decode('latin-1')} is not possible here", 405, "malformed")
-
-
-def _tell(what: str, trace: Trace, operator: Operator, reason: str = "") -> None:
-    log.info(
-        "trace {id} of {filter} {what} by {who}{reason}",
-        id=trace.id,
-        filter=trace.filter.as_dict(),
-        what=what,
-        who=operator.name,
-        reason=f": {reason[:200]}" if reason else "",
-    )

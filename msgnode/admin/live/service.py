@@ -35,7 +35,9 @@ class Live(MultiService):
     ) -> None:
         super().__init__()
         self.ring = EventRing(wall)
-        self.streams = EventStreams(node, EventSources(node, facts, self.ring), self.ring, clock)
+        sources = EventSources(node, facts, self.ring)
+        self.look = sources.look  # puts what has happened into the ring at once
+        self.streams = EventStreams(node, sources, self.ring, clock)
         self.traces = Traces(node, clock, run, wall)
         self.streams.setServiceParent(self)
         self.traces.setServiceParent(self)

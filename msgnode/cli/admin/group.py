@@ -4,15 +4,30 @@ The group `msgnode admin`.
 
 import click
 
+from msgnode.cli.admin.access import audit, ban, bans, limit, limits, token, unban, unlimit
+from msgnode.cli.admin.actions import drain, expire_token, kick, probe, purge, reload, unbind, undrain
+from msgnode.cli.admin.backup import backup
+from msgnode.cli.admin.check import check
+from msgnode.cli.admin.lists import address, config, connections, memory, nodes, pools, sessions
 from msgnode.cli.admin.live import events, refusals, trace
+from msgnode.cli.admin.reports import session, status, why
+from msgnode.cli.admin.top import top
+
+VERBS = (
+    *(status, top, sessions, session, connections, address, refusals, why, trace, events, probe),
+    *(kick, purge, expire_token, unbind, ban, unban, bans, limit, unlimit, limits),
+    *(drain, undrain, reload, backup, config, memory, pools, nodes, check, token, audit),
+)
 
 
-@click.group(short_help="See what a node does, and trace messages.")
+@click.group(short_help="See what a node does, and act on it.")
 def admin() -> None:
     """
-    See what a running node does: its events, its refusals, and the way of single messages.
+    See what a running node does, and act on it: who is connected, what is refused and why, what is slow.
+
+    docs/admin.md has the questions, and which verb answers each.
     """
 
 
-for _verb in (events, refusals, trace):
+for _verb in VERBS:
     admin.add_command(_verb)

@@ -6,11 +6,12 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import click
 
 from msgnode.cli import INTERRUPTED
+from msgnode.cli.admin.times import Duration
 from msgnode.cli.links.admin_client import AdminClient, asks_admin
 from msgnode.structures.log_limits import printable
 
@@ -19,23 +20,6 @@ KINDS = ("session", "refusal", "slow", "shed", "backend", "config", "policy", "a
 # The fields of each kind of event that a line shows, in this order; others follow.
 _FIRST = ("event", "code", "reason", "type", "session", "from", "to", "text")
 _LEFT_OUT = {"time", "kind", "step", "came"}
-
-
-class Duration(click.ParamType):  # type: ignore[type-arg]
-    """
-    A time such as 90, 90s, 5m or 1h; it becomes seconds.
-    """
-
-    name = "time"
-    units: ClassVar[dict[str, int]] = {"s": 1, "m": 60, "h": 3600}
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        number, unit = (value[:-1], self.units[value[-1]]) if value[-1:] in self.units else (value, 1)
-        if not number.isdecimal() or len(number) > 9:
-            self.fail(f"{value!r} is not a time such as 90s, 5m or 1h.", param, ctx)
-        return float(int(number) * unit)
 
 
 @click.command(short_help="Show events as they happen.")

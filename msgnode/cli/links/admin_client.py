@@ -4,14 +4,26 @@ Requests to the admin listener of a node, with the token of an operator.
 
 import json
 import os
+import socket
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from http.client import HTTPException
+from functools import partial
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from ssl import create_default_context
 from typing import Any, NamedTuple, NoReturn, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+from urllib.request import (
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
 
 import click
 
@@ -22,6 +34,8 @@ from msgnode.config.schema import Config
 
 ADMIN = "http://127.0.0.1:9092"
 TOKEN_FILE = "admin-token"
+AGENT = "msgnode-cli"
+UNIX = "unix:"
 TIMEOUT_SECONDS = 30.0  # a check of a link takes up to 20 s
 UNAUTHORISED, NOT_FOUND = 401, 404
 _WHERE = "--admin gives the URL of its admin listener."
@@ -35,7 +49,7 @@ _OPTIONS = (
         default=ADMIN,
         show_default=True,
         metavar="URL",
-        help="The admin listener of the node.  [env: MSGNODE_ADMIN]",
+        help="The admin listener of the node, or unix:PATH.  [env: MSGNODE_ADMIN]",
     ),
     click.option(
         "--state",
@@ -70,12 +84,27 @@ class AdminHTTP:
     HTTP without proxies and redirects, either of which would get the token.
     """
 
+    ca: str | None = None  # trusts the certificates in this file only
+    socket: str | None = None  # the path of a UNIX socket, in the place of the host in each URL
+
+    def pause(self, seconds: float) -> None:
+        """
+        Wait between two requests.
+        """
+        time.sleep(seconds)
+
+    def _opener(self) -> OpenerDirector:
+        if self.socket is not None:
+            return build_opener(ProxyHandler({}), _NoRedirect, _SocketHandler(self.socket))
+        context = create_default_context(cafile=self.ca)
+        return build_opener(ProxyHandler({}), _NoRedirect, HTTPSHandler(context=context))
+
     def request(self, method: str, url: str, token: str, body: bytes | None = None) -> Answer:
         """
         Send a request, and wait for the answer. Raises OSError.
         """
-        opener = build_opener(ProxyHandler({}), _NoRedirect)
-        request = Request(url, body, {"Authorization": f"Bearer {token}"}, method=method)
+        opener = self._opener()
+        request = Request(url, body, {"Authorization": f"Bearer {token}", "User-Agent": AGENT}, method=method)
         try:
             with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
                 return Answer(answer.status, answer.read())
@@ -86,11 +115,11 @@ class AdminHTTP:
         """
         The lines of an answer that does not end, or the answer if it is an error. Raises OSError.
         """
-        opener = build_opener(ProxyHandler({}), _NoRedirect)
-        request = Request(url, headers={"Authorization": f"Bearer {token}"})
+        opener = self._opener()
+        request = Request(url, headers={"Authorization": f"Bearer {token}", "User-Agent": AGENT})
         try:
-            lines: Iterator[bytes] = iter(opener.open(request, timeout=TIMEOUT_SECONDS))
-            return lines
+            found: Iterator[bytes] = iter(opener.open(request, timeout=TIMEOUT_SECONDS))
+            return found
         except HTTPError as why:
             return Answer(why.code, why.read())
 
@@ -104,23 +133,57 @@ class _NoRedirect(HTTPRedirectHandler):
         return None
 
 
-class AdminClient:
+class _SocketConnection(HTTPConnection):
     """
-    A client of the admin listener at the URL `admin`; each error ends the command.
+    HTTP over the UNIX socket with this path.
     """
 
-    def __init__(self, admin: str, state: Path | None, as_json: bool) -> None:
-        self.console = Console(as_json)
+    def __init__(self, path: str, host: str, **given: Any) -> None:
+        super().__init__(host, **given)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT_SECONDS)
+        self.sock.connect(self._path)
+
+
+class _SocketHandler(HTTPHandler):
+    """
+    A handler that connects to a UNIX socket.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def http_open(self, request: Request) -> Any:
+        return self.do_open(partial(_SocketConnection, self._path), request)  # type: ignore[arg-type]
+
+
+class AdminClient:
+    """
+    A client of the admin listener at the URL `admin`, or at a UNIX socket `unix:PATH`; each error ends the
+    command.
+    """
+
+    def __init__(self, admin: str, state: Path | None, as_json: bool, console: Console | None = None) -> None:
+        self.console = console or Console(as_json)
+        self.state = state or Path(Config().state)
         self._admin = admin.rstrip("/")
         self._http = click.get_current_context().find_object(AdminHTTP) or AdminHTTP()
+        if self._admin.startswith(UNIX):
+            self._http.socket = self._admin.removeprefix(UNIX)
+            self._admin = "http://localhost"
         parts = urlsplit(self._admin)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             self.console.stop(f"--admin: expected a URL such as {ADMIN}, not {admin!r}", USAGE)
         self._token = (
             os.environ.get("MSGNODE_ADMIN_TOKEN", "").strip()
             or current_context().admin_token()
-            or self._read((state or Path(Config().state)) / TOKEN_FILE)
+            or self._read(self.state / TOKEN_FILE)
         )
+        self._http.ca = current_context().ca and os.path.expanduser(current_context().ca or "")
 
     def get(self, *path: str, query: Iterable[tuple[str, str]] = ()) -> Any:
         return self._ask("GET", path, query)
@@ -128,8 +191,11 @@ class AdminClient:
     def post(self, *path: str) -> Any:
         return self._ask("POST", path, ())
 
-    def order(self, method: str, *path: str, body: Any = None) -> Any:
-        return self._ask(method, path, (), None if body is None else json.dumps(body).encode())
+    def order(self, method: str, *path: str, body: Any = None, query: Iterable[tuple[str, str]] = ()) -> Any:
+        return self._ask(method, path, query, None if body is None else json.dumps(body).encode())
+
+    def pause(self, seconds: float) -> None:
+        self._http.pause(seconds)
 
     def raw(self, *path: str, query: Iterable[tuple[str, str]] = ()) -> bytes:
         """
@@ -216,7 +282,7 @@ class AdminClient:
         if not isinstance(value, dict) or not isinstance(value.get("description"), str):
             self._stranger(f"answers {answer.status}", answer.status)
         if answer.status == NOT_FOUND and "reason" not in value:  # the web listener, for clients
-            self._stranger("has no links", NOT_FOUND)
+            self._stranger("does not know this request", NOT_FOUND)
         text = value["description"]
         if answer.status == UNAUTHORISED:
             text = (

@@ -14,7 +14,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.cluster.relay.wire import POLL
-from msgnode.connectors.http.poll_connection import PollConnection
+from msgnode.connectors.http.poll_connection import REMOVED_TEXT, PollConnection
 from msgnode.connectors.http.poll_post import OPENS, HTTPRefusal, PollPost, Step, checked
 from msgnode.connectors.http.relaying import Relaying
 from msgnode.connectors.http.requests import (
@@ -29,7 +29,7 @@ from msgnode.connectors.http.requests import (
 )
 from msgnode.node import Node
 from msgnode.protocol.address import SESSION
-from msgnode.protocol.close_codes import STOPPING, TOKEN_REJECTED
+from msgnode.protocol.close_codes import REMOVED, STOPPING, TOKEN_REJECTED, Closing
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.authentication import LAPSED
 from msgnode.sessions.session import Session
@@ -187,6 +187,8 @@ class PollResource(Resource):
                 raise HTTPRefusal(400, "not an open of a session")
             retry = None if why.retry_after is None else round(why.retry_after)
             status = 401 if why.code == TOKEN_REJECTED.code else 403 if retry is None else 503
+            if why.code == REMOVED.code:
+                status = 410
             return answer_error(request, status, why.reason, retry)
         messages = [msgspec.json.decode(data) for data in greeting]
         self._remember(client, client.session)
@@ -245,11 +247,11 @@ class PollResource(Resource):
             client.refusal = None
             self._node.sessions.connections.made(client)
             if client.refusal is not None:
-                raise HTTPRefusal(503, client.refusal.word)
+                raise _come_back_refused(client.refusal, 503)
             self._node.handshake.come_back(session, client)
             why = client.refusal
             if why is not None:
-                raise HTTPRefusal(403 if why.retry_after is None else 503, why.word)
+                raise _come_back_refused(why, 403 if why.retry_after is None else 503)
             client.linger()
         return client
 
@@ -262,3 +264,13 @@ def _number(request: Request, name: str, default: int) -> int:
         return int(given)
     except ValueError:
         raise HTTPRefusal(400, f"{name!r} must be a whole number, not {given[:40]!r}") from None
+
+
+def _come_back_refused(why: Closing, status: int) -> HTTPRefusal:
+    """
+    The refusal of a client that comes back with its session token: 410 if an operator removed it.
+    """
+    retry_after = None if why.retry_after is None else round(why.retry_after)
+    if why.code == REMOVED.code:
+        return HTTPRefusal(410, REMOVED_TEXT, retry_after)
+    return HTTPRefusal(status, why.word)

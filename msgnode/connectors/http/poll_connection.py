@@ -16,7 +16,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.web.server import Request
 
 from msgnode.connectors.http.requests import MAX_ANSWER_BYTES
-from msgnode.protocol.close_codes import CLOSED, OVER_CAPACITY, SUPERSEDED, TOKEN_REJECTED, Closing
+from msgnode.protocol.close_codes import CLOSED, OVER_CAPACITY, REMOVED, SUPERSEDED, TOKEN_REJECTED, Closing
 from msgnode.protocol.errors import error_body
 from msgnode.sessions.access.authentication import LAPSED
 from msgnode.sessions.inbox import Inbox
@@ -30,6 +30,7 @@ LINGER_SECONDS = 60.0  # seconds without a GET until the client counts as discon
 SUPERSEDED_RETRY_SECONDS = 5
 
 ENDED = "the session ended"
+REMOVED_TEXT = "an operator removed this client"
 TAKEN_OVER = "a newer request of this session took over"
 
 
@@ -170,6 +171,8 @@ class PollConnection:
             self._refuse(409, TAKEN_OVER, SUPERSEDED_RETRY_SECONDS)
         elif why.code == TOKEN_REJECTED.code:
             self._refuse(401, LAPSED, why.retry_after)
+        elif why.code == REMOVED.code:
+            self._refuse(410, REMOVED_TEXT, why.retry_after)
         else:
             self._refuse(503, why.word, why.retry_after)
         self._stop_timer()

@@ -15,13 +15,14 @@ from twisted.internet.defer import Deferred
 
 from msgnode.connectors.http.poll_connection import (
     ENDED,
+    REMOVED_TEXT,
     SUPERSEDED_RETRY_SECONDS,
     TAKEN_OVER,
     PollConnection,
 )
 from msgnode.node import Node
 from msgnode.protocol.address import SESSION
-from msgnode.protocol.close_codes import SUPERSEDED
+from msgnode.protocol.close_codes import REMOVED, SUPERSEDED
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import Message, decode
 from msgnode.structures.time_slices import MESSAGES, SLICE_BYTES
@@ -182,6 +183,8 @@ class PollPost:
             return HTTPRefusal(
                 409, f"{TAKEN_OVER}; some of these may have been taken", SUPERSEDED_RETRY_SECONDS
             )
+        if why is not None and why.code == REMOVED.code:
+            return HTTPRefusal(410, REMOVED_TEXT, None if why.retry_after is None else round(why.retry_after))
         return HTTPRefusal(401, ENDED)
 
     def _take_some(self, parts: list[bytes]) -> int:

@@ -112,11 +112,11 @@ def _protocol_of(transport: Any) -> Any:
     return wrapper.wrappedProtocol if isinstance(wrapper, ProtocolWrapper) else wrapper
 
 
-def tree(children: Mapping[str, IResource], prefix: str = "") -> Resource:
+def tree(children: Mapping[str, IResource], prefix: str = "", root: Page | None = None) -> Resource:
     """
     The resources by path, at the root and again below the operator's prefix.
     """
-    root = Page()
+    root = root or Page()
     tops: list[Resource] = [root]
     if prefix:
         tops.append(_below(root, prefix.strip("/").split("/"), Page()))

@@ -39,6 +39,7 @@ TRAFFIC = StructType(
         StructField("event", StringType()),
         StructField("record", StringType()),
         StructField("slot", StringType()),
+        StructField("traceparent", StringType()),
         StructField("started", LongType()),
         StructField("version", StringType()),
         StructField("revision", StringType()),

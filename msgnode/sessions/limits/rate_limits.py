@@ -13,6 +13,7 @@ from typing import Protocol
 from msgnode.config.schema import Config
 from msgnode.protocol.peer_address import peer_host
 from msgnode.sessions.limits.shared_buckets import SharedBuckets
+from msgnode.sessions.limits.temporary_limits import TemporaryLimit, TemporaryLimits
 from msgnode.structures.token_bucket import BucketRates, Share, Take, refilled
 from msgnode.transport.data_plane import NO_DATA_PLANE, DataPlane
 
@@ -144,6 +145,8 @@ class RateLimiter:
         self, config: Config, now: Callable[[], float], data_plane: DataPlane = NO_DATA_PLANE
     ) -> None:
         self.on = self.is_shared = False
+        self.temporary = TemporaryLimits()
+        self._temporary_buckets: dict[tuple[int, int], TokenBuckets | SharedBuckets] = {}
         self._data_plane = data_plane
         self._config = config
         self._now = now
@@ -160,11 +163,13 @@ class RateLimiter:
         self._peer_taken = share("ip", lambda *taken: self._take_elsewhere(self._peers, *taken))
         self.apply()
 
-    def _make_buckets(self) -> None:
+    def _new_buckets(self) -> TokenBuckets | SharedBuckets:
         if self._data_plane.is_native and not self.is_shared:
-            self._sessions, self._peers = SharedBuckets(self._data_plane), SharedBuckets(self._data_plane)
-        else:
-            self._sessions, self._peers = TokenBuckets(), TokenBuckets()
+            return SharedBuckets(self._data_plane)
+        return TokenBuckets()
+
+    def _make_buckets(self) -> None:
+        self._sessions, self._peers = self._new_buckets(), self._new_buckets()
 
     def _take_elsewhere(
         self, buckets: TokenBuckets | SharedBuckets, name: str, messages: float, size: float
@@ -186,12 +191,16 @@ class RateLimiter:
         is_shared = limits.shared and self._session_taken is not None
         if is_shared != self.is_shared:
             self.is_shared = is_shared
-            self._sessions.clear()
-            self._peers.clear()
+            for each in (self._sessions, self._peers, *self._temporary_buckets.values()):
+                each.clear()
+            self._temporary_buckets.clear()
             self._make_buckets()
         self._sessions.set(limits.session_rate_messages, limits.session_rate_bytes)
         self._peers.set(limits.ip_rate_messages, limits.ip_rate_bytes)
-        self.on = self._sessions.on or self._peers.on
+        self.on = self._sessions.on or self._peers.on or bool(self.temporary)
+        rates = {(each.rate_messages, each.rate_bytes) for each in self.temporary.all()}
+        for rate in self._temporary_buckets.keys() - rates:
+            self._temporary_buckets.pop(rate).clear()
 
     def acquire(self, session: Sender | None, peer: str, size: int) -> bool:
         """
@@ -213,9 +222,12 @@ class RateLimiter:
             bucket.size -= size
         if self.is_shared:
             for buckets, name in payers:
-                taken = self._session_taken if buckets is self._sessions else self._peer_taken
-                assert taken is not None
-                taken(name, 1, size)
+                if buckets is self._sessions:
+                    taken = self._session_taken
+                else:  # a limit of an operator is one of this node
+                    taken = self._peer_taken if buckets is self._peers else None
+                if taken is not None:
+                    taken(name, 1, size)
         return True
 
     def shared(self, session: Sender | None, peer: str) -> tuple[int, ...]:
@@ -248,7 +260,19 @@ class RateLimiter:
                 found.append((self._sessions, f"visitors: {session.identity or host}"))
         if host and self._peers.on:
             found.append((self._peers, host))
+        if self.temporary and session is not None:
+            for limit in self.temporary.of(session.runtime, session.identity, host):
+                found.append((self._buckets_of(limit), f"{limit.kind} {limit.value}"))
         return [(buckets, _key(name)) for buckets, name in found] if self.is_shared else found
+
+    def _buckets_of(self, limit: TemporaryLimit) -> TokenBuckets | SharedBuckets:
+        rate = limit.rate_messages, limit.rate_bytes
+        buckets = self._temporary_buckets.get(rate)
+        if buckets is None:
+            buckets = self._new_buckets()
+            buckets.set(*rate)
+            self._temporary_buckets[rate] = buckets
+        return buckets
 
 
 def _key(name: str) -> str:

@@ -118,7 +118,7 @@ export class PollingLink {
 function failure(answer, desc, token) {
   const { status } = answer;
   const after = status !== 409 && answer.headers.get('Retry-After');
-  const code = status === 401 && token ? 401 : { 401: 4401, 403: 4403, 409: 4409 }[status] || 1013;
+  const code = status === 401 && token ? 401 : { 401: 4401, 403: 4403, 409: 4409, 410: 4410 }[status] || 1013;
   return { status, code, reason: after ? `${desc}; retry_after=${after}` : desc };
 }
 

@@ -13,6 +13,7 @@ from benchmark.load import client_program, nats_program
 from benchmark.scenarios import (
     allocation,
     bindings,
+    dashboard,
     fanout,
     pairs,
     policies,
@@ -29,6 +30,7 @@ LOADS = {
     "pairs": pairs.load,
     "bindings": bindings.load,
     "fanout": fanout.load,
+    "dashboard": dashboard.load,
     "allocation": allocation.load,
     "connect": sessions.connect_rate,
     "memory": sessions.memory,

@@ -42,28 +42,28 @@ class Server:
         self, kind: str, venvs: Venvs, config: str = "", policies: str = "", behind: int = 0
     ) -> None:
         self.kind = kind
-        self._home = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
+        self.home = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
         self.ports: Ports = {wire: free_port() for wire in ("websocket", "line", "admin", "tls")}
         self.ports |= {"behind": behind} | dict.fromkeys(("poll", "deflate"), self.ports["websocket"])
         if TLS in config:
-            config = config.replace(TLS, _tls_listener(self._home, self.ports["tls"]))
+            config = config.replace(TLS, _tls_listener(self.home, self.ports["tls"]))
         if DEVICES in config:
-            config = config.replace(DEVICES, _device(self._home))
+            config = config.replace(DEVICES, _device(self.home))
         if RECORDS in config:
-            config = config.replace(RECORDS, _records(self._home))
+            config = config.replace(RECORDS, _records(self.home))
         if policies:
-            (self._home / "policy.json").write_text(policies)
-            config += f'[policy]\nsource = "{self._home}/policy.json"\n[identity]\ntrust = "claimed"\n'
-        command = COMMANDS[kind](venvs, self._home, self.ports)
+            (self.home / "policy.json").write_text(policies)
+            config += f'[policy]\nsource = "{self.home}/policy.json"\n[identity]\ntrust = "claimed"\n'
+        command = COMMANDS[kind](venvs, self.home, self.ports)
         if config and kind == "msgnode":
-            with open(self._home / CONFIG, "a") as file:
+            with open(self.home / CONFIG, "a") as file:
                 file.write(config)
         # The node's user data directory must not be the user's.
-        environment = os.environ | {"HOME": str(self._home), "XDG_DATA_HOME": str(self._home)}
-        with open(self._home / "log", "wb") as log:
+        environment = os.environ | {"HOME": str(self.home), "XDG_DATA_HOME": str(self.home)}
+        with open(self.home / "log", "wb") as log:
             self._process = subprocess.Popen(
                 command,
-                cwd=self._home,
+                cwd=self.home,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -84,7 +84,7 @@ class Server:
         """
         The end of what it printed.
         """
-        return (self._home / "log").read_text(errors="replace")[-2000:]
+        return (self.home / "log").read_text(errors="replace")[-2000:]
 
     def stop(self) -> None:
         """
@@ -99,7 +99,7 @@ class Server:
             self._process.wait()
         for pid in pids[1:]:
             _kill_if_alive(pid)
-        shutil.rmtree(self._home, ignore_errors=True)
+        shutil.rmtree(self.home, ignore_errors=True)
 
     def _wait_until_it_listens(self) -> None:
         deadline = time.monotonic() + STARTING

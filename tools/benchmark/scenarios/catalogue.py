@@ -52,7 +52,8 @@ class Scenario:
     One pattern of load, the same for each entrant.
 
     `fresh` starts the server anew for each run; `quick` is in the short run;
-    `config` is added to the node's file.
+    `config` is added to the node's file; `paired_cpu` compares the CPU time per message of the first two
+    entrants, run by run.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Scenario:
     quick: bool = False
     fresh: bool = False
     config: str = ""
+    paired_cpu: bool = False
 
 
 NODE = Entrant("msgnode", "msgnode")
@@ -389,6 +391,19 @@ HUNG_REGISTRY = Scenario(
     fresh=True,
 )
 
+DASHBOARD = Scenario(
+    name="dashboard",
+    title="100 B, 8 pairs, window 64, with the dashboard open",
+    unit="messages/s",
+    load="dashboard",
+    job={"size": 100, "pairs": 8, "window": 64},
+    entrants=(
+        Entrant("it is open", "msgnode", job={"watching": True}),
+        Entrant("nobody looks", "msgnode"),
+    ),
+    paired_cpu=True,
+)
+
 PROGRAM = Scenario(
     name="client",
     title="the client in Python, 100 B, sender and receiver in one program, window 64",
@@ -447,6 +462,7 @@ SCENARIOS = (
     *(_records(kind, plane) for kind in ("plain", "mixed", "none") for plane in ("python", "native")),
     REGISTRY,
     HUNG_REGISTRY,
+    DASHBOARD,
     PROGRAM,
     *(_nats_client("100 B", window) for window in (1, 64, 1000)),
     _nats_client("10 kB", 64),

@@ -1,0 +1,137 @@
+"""
+Named tokens of operators: `<state>/admin-tokens` has their hashes, roles and ends.
+"""
+
+import json
+import os
+from hashlib import sha256
+from hmac import compare_digest
+from pathlib import Path
+from secrets import token_urlsafe
+from typing import Any
+
+import msgspec
+
+from msgnode.protocol.errors import Rejected
+
+FILE = "admin-tokens"
+VIEWER, OPERATOR, POLICY_MANAGER, ADMIN, METRICS = "viewer", "operator", "policy-manager", "admin", "metrics"
+ROLES = (VIEWER, OPERATOR, POLICY_MANAGER, ADMIN, METRICS)
+MAX_TOKENS = 1000
+MAX_NAME_CHARS = 64
+
+
+class NamedToken(msgspec.Struct, forbid_unknown_fields=True):
+    """
+    A token: its name, the SHA-256 of its text, its roles, and its end in seconds since 1970, if it has one.
+    """
+
+    name: str
+    hash: str
+    roles: list[str]
+    until: float | None = None
+    created: float = 0.0
+    by: str = ""
+
+
+_lines = msgspec.json.Decoder(NamedToken)
+
+
+class NamedTokens:
+    """
+    The file of named tokens. It is read for every request, so that a token that is revoked is void at once.
+
+    `path` is None without a state directory: then there are none.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def all(self) -> list[NamedToken]:
+        """
+        The tokens, those that have ended too. Lines that cannot be read are left out.
+        """
+        if self._path is None:
+            return []
+        try:
+            text = self._path.read_bytes()
+        except OSError:
+            return []
+        found = []
+        for line in text.splitlines():
+            try:
+                found.append(_lines.decode(line))
+            except msgspec.DecodeError:
+                continue
+        return found
+
+    def find(self, token: str, now: float) -> NamedToken | None:
+        """
+        The token with this text, if it has not ended.
+        """
+        hashed = sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+        found = None
+        for known in self.all():
+            if compare_digest(known.hash, hashed) and (known.until is None or known.until > now):
+                found = known
+        return found
+
+    def add(self, name: str, roles: list[str], until: float | None, now: float, by: str) -> str:
+        """
+        Makes a token; returns its text, which is kept nowhere. Raises Rejected.
+        """
+        if self._path is None:
+            raise Rejected("tokens need a state directory; this node has none", 409, "conflict")
+        known = self.all()
+        if not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable():
+            raise Rejected(
+                f"expected a printable name of 1 to {MAX_NAME_CHARS} characters, not {name[:80]!r}"
+            )
+        if any(each.name == name for each in known):
+            raise Rejected(f"there is a token {name!r} already; revoke it first", 409, "conflict")
+        if len(known) >= MAX_TOKENS:
+            raise Rejected(f"this node keeps {MAX_TOKENS} tokens; revoke one first", 429, "limit")
+        if not roles or (unknown := set(roles) - set(ROLES)):
+            found = ", ".join(sorted(unknown)) if roles else "none"
+            raise Rejected(f"expected roles of {', '.join(ROLES)}; found {found}")
+        token = f"mna_{token_urlsafe(32)}"
+        hashed = sha256(token.encode()).hexdigest()
+        self._write([*known, NamedToken(name, hashed, sorted(set(roles)), until, now, by)])
+        return token
+
+    def revoke(self, name: str) -> None:
+        """
+        Removes a token. Raises Rejected if there is none of that name.
+        """
+        known = self.all()
+        left = [each for each in known if each.name != name]
+        if len(left) == len(known):
+            raise Rejected(f"there is no token {name[:80]!r}", 404, "not-found")
+        self._write(left)
+
+    def _write(self, tokens: list[NamedToken]) -> None:
+        assert self._path is not None
+        write_private(self._path, b"".join(msgspec.json.encode(each) + b"\n" for each in tokens))
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """
+    Replaces a file at once by one that only its owner may read.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"{path.name}.new")
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as made:
+        made.write(data)
+        made.flush()
+        os.fsync(made.fileno())
+    os.replace(beside, path)
+
+
+def read_json(path: Path) -> Any:
+    """
+    The JSON in a file; None if there is none, or it cannot be read.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,132 @@
+"""
+Audited actions: a dry run, the confirmation of a number, and two lines in the audit log around what is done.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import msgspec
+from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
+from twisted.logger import Logger
+
+from msgnode.admin.api.endpoint import CONFIRMED, Call
+from msgnode.protocol.errors import Rejected
+from msgnode.storage.audit_log import AuditLog
+
+log = Logger()
+
+MIN_REASON_CHARS, MAX_REASON_CHARS = 3, 200
+MAX_SHOWN = 100  # targets in an answer
+URGENT = {"kick", "ban", "drain"}  # done even if the audit log cannot be written
+
+
+class ActionResult(msgspec.Struct, kw_only=True):
+    """
+    The result of an action: how many things it was `done` to, or with `dry_run` would be; `audit` is the id
+    of its lines in the audit log. `targets` has at most 100 of them, `details` what else there is to say.
+    """
+
+    done: int
+    dry_run: bool = False
+    audit: str = ""
+    targets: list[str] = []
+    details: dict[str, Any] = {}
+
+
+class Plan:
+    """
+    A plan of an action: its name, whom it would hit, and the function that does it.
+
+    `do` returns the details of the result, or a Deferred of them. `is_bulk`: an operator must confirm the
+    number of targets. `number` is that of the targets if `targets` has only the first of them.
+    """
+
+    def __init__(
+        self,
+        action: str,
+        targets: list[str],
+        do: Callable[[], Any],
+        is_bulk: bool = False,
+        before: Any = None,
+        number: int | None = None,
+    ) -> None:
+        self.action = action
+        self.number = len(targets) if number is None else number
+        self.targets = targets
+        self.do = do
+        self.is_bulk = is_bulk
+        self.before = before
+
+
+class Audited:
+    """
+    A runner of plans. Each is written to the audit log before it is done, and again with its result.
+    """
+
+    def __init__(self, audit: AuditLog) -> None:
+        self.audit = audit
+
+    @inlineCallbacks
+    def run(self, call: Call, plan: Plan, reason: str) -> Generator[Deferred[Any], Any, ActionResult]:
+        """
+        Fires with the ActionResult. Fails with Rejected if the reason is missing, or the number of targets is
+        another one than the operator confirms.
+        """
+        check_reason(reason)
+        number, shown = plan.number, plan.targets[:MAX_SHOWN]
+        if call.is_dry_run:
+            return ActionResult(done=number, dry_run=True, targets=shown)
+        if plan.is_bulk and call.confirm != CONFIRMED:
+            check_confirmed(number, call.confirm)
+        line: dict[str, Any] = {
+            "id": self.audit.next_id(),
+            "who": call.operator.name,
+            "roles": list(call.operator.roles),
+            "peer": call.peer,
+            "via": call.via,
+            "action": plan.action,
+            "target": shown,
+            "number": number,
+            "reason": reason,
+        }
+        if plan.before is not None:
+            line["before"] = plan.before
+        try:
+            yield self.audit.write(phase="intent", **line)
+        except Rejected:
+            if plan.action not in URGENT:
+                raise
+            log.error("{who} does {action} without a line in the audit log", **line)
+        try:
+            details = yield maybeDeferred(plan.do)
+        except Exception as why:
+            known = isinstance(why, Rejected)
+            yield self._finish(line, result=str(why) if known else "failed", ok=False)
+            raise
+        yield self._finish(line, result="done", ok=True)
+        log.info("{who} did {action}: {reason}", who=call.operator.name, action=plan.action, reason=reason)
+        return ActionResult(done=number, audit=line["id"], targets=shown, details=details or {})
+
+    def _finish(self, line: dict[str, Any], **result: Any) -> Deferred[None]:
+        """
+        Writes the result of what is done already, if it can be written.
+        """
+        return self.audit.write(phase="result", **line, **result).addErrback(lambda failed: None)
+
+
+def check_confirmed(number: int, confirm: int | None) -> None:
+    """
+    Raises Rejected (409) if the operator confirms another number.
+    """
+    if confirm != number:
+        text = f"this concerns {number} sessions; confirm it with confirm={number} (dry_run=1 lists them)"
+        raise Rejected(text, 409, "conflict")
+
+
+def check_reason(reason: str) -> None:
+    """
+    Raises Rejected if it is no reason.
+    """
+    if not MIN_REASON_CHARS <= len(reason.strip()) <= MAX_REASON_CHARS or not reason.isprintable():
+        text = f"reason: expected {MIN_REASON_CHARS} to {MAX_REASON_CHARS} printable characters"
+        raise Rejected(f"{text}; it is written to the audit log")

@@ -1,0 +1,243 @@
+"""
+Bans and temporary limits: made and lifted by operators, kept across a restart, and timed.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from msgnode.admin.access.named_tokens import write_private
+from msgnode.admin.actions.audited import MAX_SHOWN, Audited, Plan, check_reason
+from msgnode.admin.api.endpoint import Call, Reason
+from msgnode.admin.reads.inspector import Inspector
+from msgnode.admin.survey import in_slices
+from msgnode.protocol.errors import Rejected
+from msgnode.sessions.access.bans import Ban, check
+from msgnode.sessions.limits.temporary_limits import KINDS, TemporaryLimit
+from msgnode.sessions.session import Session
+
+log = Logger()
+
+FILE = "bans.json"
+MAX_OPERATOR_SECONDS = 86400.0  # a longer ban needs the role admin
+MAX_LIMIT_SECONDS = 7 * 86400.0
+MAX_LIMITS = 1000
+
+
+def id_of(kind: str, value: str) -> str:
+    """
+    The id of a ban or a limit; the same at all nodes of a domain.
+    """
+    return sha256(f"{kind} {value}".encode("utf-8", "replace")).hexdigest()[:12]
+
+
+class BanRequest(Reason, kw_only=True):
+    """
+    The body of a ban: `kind` is runtime, user, peer (an IP address or a network), origin or device;
+    `seconds` is how long, 0: for good. `done` in the answer is the number of clients that it disconnects.
+    """
+
+    kind: str
+    value: str
+    seconds: float = 3600.0
+
+
+class LimitRequest(Reason, kw_only=True):
+    """
+    The body of a temporary limit: `kind` is session, user or peer; messages and bytes per second, 0 for none.
+    """
+
+    kind: str
+    value: str
+    seconds: float = 600.0
+    rate_messages: int = 0
+    rate_bytes: int = 0
+
+
+class BanList(msgspec.Struct):
+    """
+    The bans that are not over; `refused` counts the clients that bans have kept out since the node started.
+    """
+
+    refused: int
+    bans: list[Ban]
+
+
+class LimitList(msgspec.Struct):
+    """
+    The temporary limits.
+    """
+
+    limits: list[TemporaryLimit]
+
+
+class BanActions(Service):
+    """
+    The bans and temporary limits of a node. `path` is None without a state directory.
+    """
+
+    def __init__(self, inspector: Inspector, audited: Audited, path: Path | None) -> None:
+        self._inspector = inspector
+        self._node = inspector.node
+        self._audited = audited
+        self._path = path
+
+    def startService(self) -> None:
+        """
+        Restores the bans of before a restart.
+        """
+        super().startService()
+        if self._path is None:
+            return
+        try:
+            self._node.bans.restore(msgspec.json.decode(self._path.read_bytes(), type=list[Ban]))
+        except FileNotFoundError:
+            pass
+        except (OSError, msgspec.DecodeError) as why:
+            log.error("the bans in {path} could not be read: {why}", path=str(self._path), why=str(why))
+
+    def save(self) -> Deferred[None]:
+        """
+        Writes the bans. Fails with Rejected (503) if they cannot be written; they are in effect all the same.
+        """
+        if self._path is None:
+            return succeed(None)
+
+        def failed(why: Failure) -> None:
+            error = why.trap(OSError) and why.value
+            text = f"this is in effect, but cannot be written to disk: {getattr(error, 'strerror', error)}"
+            raise Rejected(text, 503, "disk")
+
+        data = msgspec.json.encode(self._node.bans.all())
+        return self._audited.audit.in_turn(write_private, self._path, data).addErrback(failed)
+
+    # -- bans ---------------------------------------------------------------------------
+
+    def bans(self, call: Call) -> BanList:
+        return BanList(self._node.bans.refused, self._node.bans.all())
+
+    def ban(self, call: Call) -> Any:
+        """
+        Bans, and disconnects whom the ban concerns.
+        """
+        body: BanRequest = call.body
+        check_reason(body.reason)
+        check(body.kind, body.value)
+        if not 0 <= body.seconds < 1e9:
+            raise Rejected("seconds: expected 0 for a ban for good, or how long it lasts")
+        if (not body.seconds or body.seconds > MAX_OPERATOR_SECONDS) and not call.operator.has_role("admin"):
+            raise Rejected("a ban of more than 24 hours needs the role admin", 403, "policy")
+        ban = self._make(call, body.kind, body.value, body.seconds, body.reason)
+        found: list[Session] = []
+
+        def look(session: Session) -> None:
+            user = session.identity or (session.proof.user if session.proof is not None else "")
+            if session.connection is not None and self._node.bans.matches(
+                ban, session.runtime, user, session.connection
+            ):
+                found.append(session)
+
+        def banned() -> Deferred[dict[str, Any]]:
+            self._node.bans.add(ban)
+            closing = ban.closing(self._inspector.facts.wall())
+            suspend = self._node.sessions.suspend
+            steps = in_slices(suspend(session, closing) for session in found)  # type: ignore[func-returns-value]
+            details = {"ban": msgspec.to_builtins(ban), "disconnected": len(found)}
+            done = self._node.slices.work(steps)
+            return done.addCallback(lambda over: self.save()).addCallback(lambda saved: details)
+
+        def planned(done: Any) -> Any:
+            targets = [f"{ban.kind} {ban.value}", *(session.runtime for session in found[:MAX_SHOWN])]
+            plan = Plan("ban", targets, banned, number=len(found))
+            return self._audited.run(call, plan, body.reason)
+
+        steps = in_slices(look(each) for each in list(self._node.sessions))  # type: ignore[func-returns-value]
+        return self._inspector.walk(steps, lambda: None).addCallback(planned)
+
+    def put(self, call: Call, kind: str, value: str, seconds: float, reason: str) -> None:
+        """
+        Adds a ban as part of another action; the caller saves it.
+        """
+        self._node.bans.add(self._make(call, kind, value, seconds, reason))
+
+    def _make(self, call: Call, kind: str, value: str, seconds: float, reason: str) -> Ban:
+        now = self._inspector.facts.wall()
+        until = now + seconds if seconds else None
+        return Ban(id_of(kind, value), kind, value, until, reason, call.operator.name, now)
+
+    def unban(self, call: Call) -> Any:
+        """
+        Lifts a ban.
+        """
+        id = call.path["id"]
+        known = {ban.id: ban for ban in self._node.bans.all()}
+        if id not in known:
+            raise Rejected(f"there is no ban {id[:80]!r}", 404, "not-found")
+
+        def lifted() -> Deferred[dict[str, Any]]:
+            details = {"ban": msgspec.to_builtins(self._node.bans.remove(id))}
+            return self.save().addCallback(lambda saved: details)
+
+        target = f"{known[id].kind} {known[id].value}"
+        return self._audited.run(call, Plan("unban", [target], lifted), call.body.reason)
+
+    # -- temporary limits -----------------------------------------------------------------
+
+    def limits(self, call: Call) -> LimitList:
+        return LimitList(self._node.rates.temporary.all())
+
+    def limit(self, call: Call) -> Any:
+        """
+        Throttles a session, a user or an IP address for a while.
+        """
+        body: LimitRequest = call.body
+        if body.kind not in KINDS:
+            raise Rejected(f"kind: expected {', '.join(KINDS)}, found {body.kind[:40]!r}")
+        if not body.value or not 0 < body.seconds <= MAX_LIMIT_SECONDS:
+            raise Rejected(f"expected a value, and seconds of at most {MAX_LIMIT_SECONDS:.0f}")
+        if min(body.rate_messages, body.rate_bytes) < 0 or not (body.rate_messages or body.rate_bytes):
+            raise Rejected("expected rate_messages or rate_bytes above 0")
+        temporary, now = self._node.rates.temporary, self._inspector.facts.wall()
+        if len(temporary.all()) >= MAX_LIMITS:
+            raise Rejected(f"there are {MAX_LIMITS} temporary limits already", 429, "limit")
+        limit = TemporaryLimit(
+            id_of(body.kind, body.value),
+            body.kind,
+            body.value,
+            body.rate_messages,
+            body.rate_bytes,
+            now + body.seconds,
+            body.reason,
+            call.operator.name,
+        )
+
+        def limited() -> dict[str, Any]:
+            temporary.put(limit)
+            self._node.apply()
+            self._inspector.clock.callLater(body.seconds, self._end, lambda each: each is limit)
+            return {"limit": msgspec.to_builtins(limit)}
+
+        plan = Plan("limit", [f"{body.kind} {body.value}"], limited)
+        return self._audited.run(call, plan, body.reason)
+
+    def unlimit(self, call: Call) -> Any:
+        """
+        Lifts a temporary limit.
+        """
+        id = call.path["id"]
+        if all(each.id != id for each in self._node.rates.temporary.all()):
+            raise Rejected(f"there is no temporary limit {id[:80]!r}", 404, "not-found")
+        plan = Plan("unlimit", [id], partial(self._end, lambda each: each.id == id))
+        return self._audited.run(call, plan, call.body.reason)
+
+    def _end(self, which: Callable[[TemporaryLimit], bool]) -> None:
+        if self._node.rates.temporary.remove(which):
+            self._node.apply()

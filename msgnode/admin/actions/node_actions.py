@@ -1,0 +1,194 @@
+"""
+Actions on the node: drain and undrain, reload, probe.
+"""
+
+from functools import partial
+from typing import Any
+
+import msgspec
+from twisted.application.service import Service
+from twisted.internet.task import LoopingCall
+
+from msgnode.admin.actions.audited import Audited, Plan
+from msgnode.admin.api.endpoint import Call, Reason
+from msgnode.admin.reads.address_report import AddressReport, report_address
+from msgnode.admin.reads.inspector import Inspector
+from msgnode.policy.administration.commands import PolicyCommands
+from msgnode.protocol.close_codes import STOPPING, Closing
+from msgnode.protocol.errors import Rejected
+from msgnode.sessions.session import Connection
+
+DRAINING = Closing(1013, "draining", 30)
+TICK_SECONDS = 1.0
+MAX_DRAIN_SECONDS = 86400.0
+
+
+class DrainRequest(Reason, kw_only=True):
+    """
+    The body of a drain: the seconds over which open connections are closed, evenly; 0 keeps them.
+    """
+
+    seconds: float = 600.0
+
+
+class ProbeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """
+    A message that is not sent: who would hear it, and what would policies decide?
+    """
+
+    from_: str = msgspec.field(name="from")
+    to: str
+    type: str = "create"
+    body: Any = None
+
+
+class ProbeReport(msgspec.Struct):
+    """
+    The fate of a message that is not sent: `outcome` is `delivered`, `waiting`, `answered`, `refused` or
+    `no-route`; `text` says why. `session` would send it; `to` is the report on its address; `policy`
+    explains the decision, null without policies.
+    """
+
+    outcome: str
+    text: str
+    session: str
+    to: AddressReport
+    policy: Any = None
+
+
+class NodeActions(Service):
+    """
+    The actions on the node as a whole.
+    """
+
+    def __init__(self, inspector: Inspector, audited: Audited, policies: PolicyCommands) -> None:
+        self._inspector = inspector
+        self._node = inspector.node
+        self._audited = audited
+        self._policies = policies
+        self._left: list[Connection] = []
+        self._share = 0.0
+        self._due = 0.0
+        self._tick = LoopingCall(self._close_some)
+        self._tick.clock = inspector.clock
+
+    def stopService(self) -> None:
+        super().stopService()
+        self._stop()
+
+    # -- drain ----------------------------------------------------------------------------
+
+    def drain(self, call: Call) -> Any:
+        """
+        Tells new clients to come back later, and closes the connections that are open, evenly.
+        """
+        body: DrainRequest = call.body
+        if not 0 <= body.seconds <= MAX_DRAIN_SECONDS:
+            raise Rejected(f"seconds: expected 0 to {MAX_DRAIN_SECONDS:.0f}")
+        number = len(self._node.sessions.connections) if body.seconds else 0
+
+        def drained() -> dict[str, Any]:
+            self._stop()
+            self._node.turned_away = DRAINING
+            if body.seconds:
+                self._left = list(self._node.sessions.connections)
+                self._share = len(self._left) * TICK_SECONDS / body.seconds
+                self._due = 0.0
+                self._tick.start(TICK_SECONDS, now=False)
+            return {"connections": number, "seconds": body.seconds}
+
+        plan = Plan("drain", [self._node.config.node], drained)
+        return self._audited.run(call, plan, body.reason)
+
+    def undrain(self, call: Call) -> Any:
+        """
+        Takes new clients again.
+        """
+        return self._audited.run(
+            call, Plan("undrain", [self._node.config.node], self._undrain), call.body.reason
+        )
+
+    def _undrain(self) -> None:
+        self._stop()
+        self._node.turned_away = None
+
+    def _stop(self) -> None:
+        self._left = []
+        if self._tick.running:
+            self._tick.stop()
+
+    def _close_some(self) -> None:
+        connections = self._node.sessions.connections
+        self._due += self._share
+        while self._due >= 1 and self._left:
+            self._due -= 1
+            connection = self._left.pop()
+            if connection in connections:
+                connections.close(connection, STOPPING)
+        if not self._left and self._tick.running:
+            self._tick.stop()
+
+    # -- reload ---------------------------------------------------------------------------
+
+    def reload(self, call: Call) -> Any:
+        """
+        Reads the configuration again, as SIGHUP does; a mistake in it is the answer.
+        """
+        reloading = self._inspector.facts.reloading
+        if reloading is None:
+            raise Rejected("this node has nothing to reload", 501, "not-handled")
+
+        def reloaded() -> dict[str, Any]:
+            verdict = reloading.reload(call.operator.name)
+            if not verdict.ok:
+                raise Rejected(verdict.text, 409, "malformed")
+            found: dict[str, Any] = msgspec.to_builtins(verdict)
+            return found
+
+        plan = Plan("reload", [self._node.config.node], reloaded, before=self._inspector.facts.revision)
+        return self._audited.run(call, plan, call.body.reason)
+
+    # -- probe ----------------------------------------------------------------------------
+
+    def probe(self, call: Call) -> Any:
+        """
+        Says what would become of a message, without sending it.
+        """
+        body: ProbeRequest = call.body
+        node = self._node
+        sender = node.routes.runtime(body.from_) or next(iter(node.routes.resolve(body.from_)), None)
+        report = ProbeReport(
+            "", "", sender.runtime if sender is not None else "", report_address(self._inspector, body.to)
+        )
+        if node.enforcement.program is None:
+            return self._probed(report, None)
+        fields = {"id": 1, "type": body.type, "from": body.from_, "to": body.to, "body": body.body}
+        params = {"message": fields, "session": report.session}
+        if sender is not None and sender.connection is not None:
+            params |= {"connector": sender.connection.connector, "peer": sender.connection.peer}
+        asked = self._policies.ask("explain", params, call.operator.name)
+        return asked.addCallback(partial(self._probed, report))
+
+    def _probed(self, report: ProbeReport, policy: Any) -> ProbeReport:
+        report.policy = policy
+        effect = policy.get("effect") if isinstance(policy, dict) else None
+        address = report.to
+        ready = [each for each in address.hearers if each.state == "attached"]
+        if not report.session:
+            report.outcome, report.text = "refused", "no session here may send from that address"
+        elif effect not in (None, "permit", "not applicable", "notapplicable"):
+            report.outcome, report.text = "refused", f"the policies decide {effect}"
+        elif address.is_of_node:
+            report.outcome, report.text = "answered", "the node itself answers"
+        elif ready:
+            report.outcome, report.text = "delivered", f"{len(ready)} sessions would get it now"
+        elif address.hearers:
+            report.outcome, report.text = (
+                "waiting",
+                "it would wait: no session that hears it is connected and reads",
+            )
+        elif address.held_by:
+            report.outcome, report.text = "delivered", f"{', '.join(address.held_by)} would get it"
+        else:
+            report.outcome, report.text = "no-route", "no session is bound to the address"
+        return report

@@ -1,0 +1,3 @@
+"""
+The HTTP API `/api/v1`: endpoints with typed parameters and answers, and their OpenAPI description.
+"""

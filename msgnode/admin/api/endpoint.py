@@ -1,0 +1,143 @@
+"""
+Endpoints of the admin API: a verb and a path, the role that it needs, and the types of what goes in and out.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from msgnode.cluster.operator_requests import Operator
+from msgnode.protocol.errors import Rejected
+
+MAX_BODY_BYTES = 1024 * 1024
+HOLDER, EVERY_NODE = "holder", "every node"  # where an endpoint acts in a domain of several nodes
+CONFIRMED = -1  # in the place of a number: the node that was asked has compared those of all nodes
+
+
+class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """
+    No parameters.
+    """
+
+
+class Reason(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """
+    The body of an action: the reason for it, which goes into the audit log.
+    """
+
+    reason: str
+
+
+class Call(NamedTuple):
+    """
+    A request to an endpoint: its operator and peer, the parts of its path, its query and its body.
+
+    `via` says by what the operator came, `cli` or `api`. `is_dry_run`: nothing is done; `confirm` is the
+    number of things that a dry run has found, which the operator confirms.
+    """
+
+    operator: Operator
+    peer: str
+    via: str
+    path: dict[str, str]
+    query: Any
+    body: Any
+    is_dry_run: bool = False
+    confirm: int | None = None
+
+
+class Endpoint(NamedTuple):
+    """
+    An endpoint: `path` is below /api/v1 and may have parts in braces; `act` returns what becomes JSON, or a
+    Deferred of it, and raises Rejected.
+
+    `is_read`: it changes nothing, so that other nodes of the domain may be asked, too. `reach` says where it
+    acts: at this node, "holder": at the node that has the session or address, or "every node". `is_bulk`: the
+    operator confirms the number of its targets.
+    """
+
+    verb: str
+    path: str
+    role: str
+    summary: str
+    act: Callable[[Call], Any]
+    answer: Any
+    query: type[msgspec.Struct] = NoQuery
+    body: type[msgspec.Struct] | None = None
+    is_read: bool = False
+    reach: str = ""
+    is_bulk: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """
+        The names of the parts of its path that vary.
+        """
+        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
+
+    def matched(self, path: list[str]) -> dict[str, str] | None:
+        """
+        The varying parts of this path; None if it is another endpoint's.
+        """
+        pattern = self.path.split("/")
+        if len(pattern) != len(path):
+            return None
+        found = {}
+        for wanted, part in zip(pattern, path, strict=True):
+            if wanted.startswith("{"):
+                found[wanted[1:-1]] = part
+            elif wanted != part:
+                return None
+        return found
+
+
+def read_query(kind: type[msgspec.Struct], fields: dict[str, Any]) -> Any:
+    """
+    The parameters as this type. Raises Rejected (400) with the name of the one that is wrong.
+    """
+    try:
+        return msgspec.convert(fields, kind, strict=False)
+    except msgspec.ValidationError as why:
+        raise Rejected(in_words(why, "parameter", kind)) from None
+
+
+def read_body(kind: type[msgspec.Struct], data: bytes) -> Any:
+    """
+    The body as this type. Raises Rejected (400, 413).
+    """
+    if len(data) > MAX_BODY_BYTES:
+        raise Rejected(f"a body has at most {MAX_BODY_BYTES} bytes", 413, "too-long")
+    try:
+        return msgspec.json.decode(data or b"{}", type=kind)
+    except msgspec.ValidationError as why:
+        raise Rejected(in_words(why, "field", kind)) from None
+    except (msgspec.DecodeError, RecursionError) as why:
+        raise Rejected(f"the body is not JSON: {why}"[:200]) from None
+
+
+def in_words(why: msgspec.ValidationError, what: str, kind: type[msgspec.Struct]) -> str:
+    """
+    An error of msgspec, for a person: the name of the parameter, and what is wrong about it.
+    """
+    text, _, place = str(why).partition(" - at `$")
+    if "unknown field" in text:
+        known = ", ".join(field.name for field in msgspec.structs.fields(kind)) or "none"
+        return f"unknown {what} {text.partition('`')[2].rstrip('`')!r}; known are {known}"[:300]
+    if "missing required" in text:
+        return f"the {what} {text.partition('`')[2].rstrip('`')} is missing"
+    place = place.rstrip("`").lstrip(".")
+    return f"{what} {place}: {text[:1].lower()}{text[1:]}".replace("`", "")[:300] if place else text[:300]
+
+
+def parameters(query: str) -> dict[str, str]:
+    """
+    The parameters in the query of a URL. Raises Rejected (400) if one is given twice.
+    """
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name in found:
+            raise Rejected(f"the parameter {name[:80]!r} is given twice")
+        found[name] = value
+    return found

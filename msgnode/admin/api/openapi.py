@@ -1,0 +1,130 @@
+"""
+The OpenAPI description of the admin API, made from the types of its endpoints.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from msgnode import __version__
+from msgnode.admin.api.endpoint import Endpoint
+
+
+class Error(msgspec.Struct):
+    """
+    An error: its code, its text, and its reason, a stable word.
+    """
+
+    code: int
+    desc: str
+    description: str
+    reason: str = ""
+
+
+ERRORS = {
+    "400": "A parameter or the body is wrong.",
+    "401": "There is no token, or it is not valid.",
+    "403": "The token does not have the role.",
+    "404": "There is no such thing.",
+    "405": "The path has other methods.",
+    "409": "It is in conflict with how things are now.",
+    "413": "The body is too long.",
+    "421": "The host is not one of the node's.",
+    "429": "There are too many such requests at a time.",
+    "500": "The node failed; its log says why.",
+    "503": "It is not possible now.",
+}
+
+
+def describe(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
+    """
+    The description of these endpoints, in OpenAPI 3.1.
+    """
+    endpoints = list(endpoints)
+    kinds: list[Any] = [Error]
+    for each in endpoints:
+        kinds += [each.answer, *([each.body] if each.body is not None else [])]
+    schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    by_kind = {id(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
+    paths: dict[str, Any] = {}
+    for each in endpoints:
+        operation: dict[str, Any] = {
+            "summary": each.summary,
+            "operationId": _name(each),
+            "description": f"Needs the role {each.role}.",
+            "security": [{"bearer": []}],
+            "parameters": [*_in_path(each), *_in_query(each)],
+            "responses": {
+                "200": _json("The answer.", by_kind[id(each.answer)]),
+                **{code: _json(text, by_kind[id(Error)]) for code, text in ERRORS.items()},
+            },
+        }
+        if each.body is not None:
+            operation["requestBody"] = {
+                "required": each.verb != "DELETE",
+                "content": {"application/json": {"schema": by_kind[id(each.body)]}},
+            }
+        paths.setdefault(f"/api/v1/{each.path}", {})[each.verb.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "msgnode admin API",
+            "version": __version__,
+            "description": "Operators read the state of a node, and act on it.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _name(endpoint: Endpoint) -> str:
+    words = endpoint.path.replace("{", "").replace("}", "").replace("-", "/").split("/")
+    return endpoint.verb.lower() + "".join(word.title() for word in words)
+
+
+def _json(text: str, schema: Any) -> dict[str, Any]:
+    return {"description": text, "content": {"application/json": {"schema": schema}}}
+
+
+def _in_path(endpoint: Endpoint) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in endpoint.names
+    ]
+
+
+def _in_query(endpoint: Endpoint) -> list[dict[str, Any]]:
+    found = []
+    for field in msgspec.structs.fields(endpoint.query):
+        [schema], _ = msgspec.json.schema_components([field.type])
+        if field.default is not msgspec.NODEFAULT and field.default is not None:
+            schema = {**schema, "default": field.default}
+        required = field.required
+        found.append({"name": field.encode_name, "in": "query", "required": required, "schema": schema})
+    if endpoint.is_read:
+        text = "Another node of the domain, or `all` for each of them."
+        found.append({"name": "node", "in": "query", "description": text, "schema": {"type": "string"}})
+    elif endpoint.verb != "GET":
+        if endpoint.verb == "DELETE":
+            text = "The reason, in the place of a body."
+            schema = {"type": "string"}
+            found.append({"name": "X-Reason", "in": "header", "description": text, "schema": schema})
+        found += [
+            {
+                "name": "dry_run",
+                "in": "query",
+                "description": "Only say what would be done.",
+                "schema": {"type": "boolean", "default": False},
+            },
+            {
+                "name": "confirm",
+                "in": "query",
+                "description": "The number that a dry run gave.",
+                "schema": {"type": "integer"},
+            },
+        ]
+    return found

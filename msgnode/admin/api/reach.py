@@ -1,0 +1,171 @@
+"""
+Reach of endpoints in a domain of several nodes: one node is asked by its name, or all of them, or the one
+that has what the request is about.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import msgspec
+from twisted.internet.defer import Deferred, DeferredList, maybeDeferred, succeed
+from twisted.python.failure import Failure
+
+from msgnode.admin.access.named_tokens import ADMIN, OPERATOR, VIEWER
+from msgnode.admin.actions.audited import ActionResult, check_confirmed
+from msgnode.admin.api.endpoint import CONFIRMED, EVERY_NODE, HOLDER, Call, Endpoint, read_query
+from msgnode.cluster.operator_requests import NodeAnswer, Operator, OperatorRequests
+from msgnode.protocol.errors import Rejected
+
+ALL = "all"
+READ_SECONDS = 5.0  # within which other nodes must answer
+ACT_SECONDS = 15.0
+VIA_NODE = "node"
+
+
+class Reach:
+    """
+    The nodes of the domain, as the endpoints reach them.
+    """
+
+    def __init__(self, requests: OperatorRequests, endpoints: Iterable[Endpoint]) -> None:
+        self._requests = requests
+        for each in endpoints:
+            if each.is_read or each.reach:
+                requests.offer(verb_of(each), partial(self._asked, each), *roles_with(each.role))
+
+    def act(self, endpoint: Endpoint, call: Call) -> Deferred[Any]:
+        """
+        The answer of the endpoint, at the nodes that it reaches.
+        """
+        if endpoint.is_bulk and not call.is_dry_run and self._others():
+            tried = self.act(endpoint, call._replace(is_dry_run=True))
+            return tried.addCallback(self._act_if_confirmed, endpoint, call)
+        done = maybeDeferred(endpoint.act, call)
+        if endpoint.reach == HOLDER and self._others():
+            done.addErrback(self._ask_holder, endpoint, call)
+        elif endpoint.reach == EVERY_NODE and self._others():
+            done.addCallback(self._tell_others, endpoint, call)
+        return done
+
+    def ask(
+        self, where: str, endpoint: Endpoint, path: dict[str, str], fields: dict[str, str], operator: Operator
+    ) -> Deferred[Any]:
+        """
+        The answer of the node with this name, or of all nodes by their names. Raises Rejected.
+        """
+        asked, verb = {"path": path, "query": fields}, verb_of(endpoint)
+        if where == ALL:
+            everywhere = self._requests.ask_all(verb, asked, operator, READ_SECONDS)
+            return everywhere.addCallback(
+                lambda found: {"nodes": {name: answer.report() for name, answer in found.items()}}
+            )
+        names = {name.rpartition("/")[2]: name for name in self._requests.nodes()}
+        name = where if where in self._requests.nodes() else names.get(where, "")
+        if not name:
+            text = f"there is no node {where[:80]!r} in this domain; there are {', '.join(sorted(names))}"
+            raise Rejected(text, 404, "not-found")
+        return self._requests.ask(name, verb, asked, operator, READ_SECONDS).addCallback(_value)
+
+    def _others(self) -> list[str]:
+        return self._requests.nodes()[1:]
+
+    def _ask_others(self, endpoint: Endpoint, call: Call) -> Deferred[dict[str, NodeAnswer]]:
+        asked = {
+            "path": call.path,
+            "query": msgspec.to_builtins(call.query),
+            "body": msgspec.to_builtins(call.body),
+            "dry_run": call.is_dry_run,
+            "confirm": call.confirm,
+        }
+        names, verb = self._others(), verb_of(endpoint)
+        seconds = READ_SECONDS if endpoint.is_read else ACT_SECONDS
+        requests = [self._requests.ask(name, verb, asked, call.operator, seconds) for name in names]
+        return DeferredList(requests).addCallback(
+            lambda answers: {name: answer for name, (_, answer) in zip(names, answers, strict=True)}
+        )
+
+    def _ask_holder(self, why: Failure, endpoint: Endpoint, call: Call) -> Any:
+        """
+        Asks the other nodes for what is not here.
+        """
+        error = why.value
+        if not isinstance(error, Rejected) or error.reason != "not-found" or call.via == VIA_NODE:
+            return why
+
+        def answered(found: dict[str, NodeAnswer]) -> Any:
+            for name, answer in found.items():
+                if answer.reason != "not-found" and answer.has_answered:
+                    value = _value(answer)
+                    return {**value, "node": name} if isinstance(value, dict) else value
+            silent = [name for name, answer in found.items() if not answer.has_answered]
+            if silent:
+                text = f"{error}; these nodes did not answer: {', '.join(silent)}"
+                raise Rejected(text, 503, "no-path")
+            return why
+
+        return self._ask_others(endpoint, call).addCallback(answered)
+
+    def _act_if_confirmed(self, tried: ActionResult, endpoint: Endpoint, call: Call) -> Deferred[Any]:
+        check_confirmed(tried.done, call.confirm)
+        call = call._replace(confirm=CONFIRMED)
+        return maybeDeferred(endpoint.act, call).addCallback(self._tell_others, endpoint, call)
+
+    def _tell_others(self, result: ActionResult, endpoint: Endpoint, call: Call) -> Deferred[ActionResult]:
+        if call.via == VIA_NODE:
+            return succeed(result)
+
+        def told(found: dict[str, NodeAnswer]) -> ActionResult:
+            nodes: dict[str, Any] = {}
+            for name, answer in found.items():
+                if answer.code != 200:
+                    nodes[name] = answer.text
+                    continue
+                nodes[name] = answer.value["done"]
+                result.done += answer.value["done"]
+                result.targets += [
+                    target for target in answer.value["targets"] if target not in result.targets
+                ]
+            result.details = {**result.details, "nodes": nodes}
+            return result
+
+        return self._ask_others(endpoint, call).addCallback(told)
+
+    @staticmethod
+    def _asked(endpoint: Endpoint, params: dict[str, Any], operator: Operator) -> Any:
+        """
+        The answer to a request of another node.
+        """
+        path, fields, body = params.get("path"), params.get("query"), params.get("body")
+        if not isinstance(path, dict) or not isinstance(fields, dict):
+            raise Rejected("expected path and query")
+        query = read_query(endpoint.query, fields)
+        if endpoint.body is not None:
+            try:
+                body = msgspec.convert(body, endpoint.body)
+            except msgspec.ValidationError as why:
+                raise Rejected(f"the body: {why}"[:300]) from None
+        dry_run, confirm = params.get("dry_run") is True, params.get("confirm")
+        confirm = confirm if isinstance(confirm, int) else None
+        return endpoint.act(Call(operator, operator.node, VIA_NODE, path, query, body, dry_run, confirm))
+
+
+def verb_of(endpoint: Endpoint) -> str:
+    """
+    The verb by which nodes ask each other for this endpoint.
+    """
+    verb = "" if endpoint.verb == "GET" else f"{endpoint.verb} "
+    return f"admin.{verb}{endpoint.path}"
+
+
+def roles_with(role: str) -> tuple[str, ...]:
+    """
+    The roles whose holders may use an endpoint for `role`.
+    """
+    return {VIEWER: (VIEWER, OPERATOR, ADMIN), OPERATOR: (OPERATOR, ADMIN)}.get(role, (role,))
+
+
+def _value(answer: NodeAnswer) -> Any:
+    if answer.code != 200:
+        raise Rejected(answer.text, answer.code, answer.reason)
+    return answer.value

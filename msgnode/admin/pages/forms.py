@@ -1,0 +1,222 @@
+"""
+Forms of the pages: each becomes a call of the admin API, with the same checks and the same audit.
+"""
+
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from msgnode.admin.access.named_tokens import POLICY_MANAGER
+from msgnode.admin.actions.audit_trail import AuditTrail
+from msgnode.admin.actions.audited import check_reason
+from msgnode.admin.admin_tokens import with_role
+from msgnode.admin.live.trace_filter import KEYS, TraceFilter
+from msgnode.admin.live.traces import Trace, Traces
+from msgnode.admin.pages.page_calls import PAGE, PageCalls
+from msgnode.cluster.operator_requests import Operator
+from msgnode.policy.administration.commands import PolicyCommands
+from msgnode.protocol.errors import Rejected
+
+ADMIN, OPERATOR = "admin", "operator"
+FILTERS = ("q", "state", "connector", "user", "peer", "min_waiting_bytes", "idle_over")
+NUMBERS = ("min_waiting_bytes", "idle_over")
+MAX_DIGITS = 9
+MAX_SHOWN = 20  # targets
+Told = tuple[str, dict[str, Any]]  # a sentence, and what else the result shows
+Form = dict[str, str]
+
+
+class Order(NamedTuple):
+    """
+    A call of the API that a form becomes; `done` says in words that it was done.
+    """
+
+    path: list[str]
+    done: str
+    body: dict[str, Any] = {}
+    verb: str = "POST"
+
+
+def _session(verb: str, done: str, **body: Any) -> Callable[[Form], Order]:
+    return lambda form: Order(["sessions", form.get("runtime", ""), verb], done, body)
+
+
+def _kick_many(form: Form) -> Order:
+    filter = {key: form[key] for key in FILTERS if form.get(key)}
+    numbers = {key: _number(filter, key) for key in NUMBERS if key in filter}
+    return Order(["sessions", "kick"], "their connections are closed", {"filter": {**filter, **numbers}})
+
+
+def _ban(form: Form) -> Order:
+    body = {"kind": form.get("kind", ""), "value": form.get("value", "").strip(), "seconds": _seconds(form)}
+    return Order(["bans"], f"banned for {form.get('minutes')} min", body)
+
+
+def _limit(form: Form) -> Order:
+    body = {
+        "kind": form.get("kind", ""),
+        "value": form.get("value", ""),
+        "seconds": _seconds(form),
+        "rate_messages": _number(form, "rate_messages"),
+    }
+    return Order(["limits"], f"slowed down for {form.get('minutes')} min", body)
+
+
+def _unbind(form: Form) -> Order:
+    path = ["addresses", form.get("address", ""), "unbind"]
+    return Order(path, "the address is free", {"session": form.get("session", "")})
+
+
+ORDERS: dict[str, Callable[[Form], Order]] = {
+    "kick": _session("kick", "its connection is closed"),
+    "end": _session("kick", "the session has ended", end=True),
+    "purge": _session("purge", "what waited is dropped"),
+    "expire-token": _session("expire-token", "its token is void"),
+    "kick-many": _kick_many,
+    "ban": _ban,
+    "unban": lambda form: Order(["bans", form.get("id", "")], "the ban is lifted", verb="DELETE"),
+    "limit": _limit,
+    "unlimit": lambda form: Order(["limits", form.get("id", "")], "the limit is lifted", verb="DELETE"),
+    "unbind": _unbind,
+    "drain": lambda form: Order(["drain"], "the node takes no new clients", {"seconds": _seconds(form)}),
+    "undrain": lambda form: Order(["undrain"], "the node takes clients again"),
+    "reload": lambda form: Order(["reload"], "the configuration was read again"),
+}
+
+
+class FormActions:
+    """
+    The actions that forms have. The first time a form is sent nothing is done: the operator sees whom the
+    action would hit, and sends it again with a confirmation of just that.
+    """
+
+    def __init__(self, calls: PageCalls, traces: Traces, trail: AuditTrail, policies: PolicyCommands) -> None:
+        self._calls = calls
+        self._policies = policies
+        self._traces = traces
+        self._trail = trail
+
+    def act(self, form: Form, operator: Operator, peer: str) -> Deferred[Told] | Told:
+        """
+        Does what the form says; a sentence about it, and what else to show. Raises Rejected.
+        """
+        action = form.get("action", "")
+        if action in ORDERS:
+            return self._order(form, ORDERS[action](form), operator, peer)
+        if action == "trace":
+            return self._trace(form, operator, peer)
+        if action == "rollback":
+            return self._roll_back(form, operator, peer)
+        if action in ("stop-trace", "delete-trace"):
+            return self._end_trace(form, action.removesuffix("-trace"), operator, peer)
+        raise Rejected(f"there is no action {action[:40]!r}")
+
+    def _order(self, form: Form, order: Order, operator: Operator, peer: str) -> Deferred[Told]:
+        fields, check = _checked(form)
+        number = _number(form, "confirm") if form.get("check") == check else None
+        body = {"reason": form.get("reason", ""), **order.body}
+        done = self._calls.ask(
+            order.verb, order.path, operator, peer, body=body, dry_run=number is None, confirm=number
+        )
+
+        def told(result: dict[str, Any]) -> Told:
+            found = result["done"]
+            if number is not None:
+                return order.done, {**result, "targets": result["targets"][:MAX_SHOWN]}
+            targets = result["targets"][:MAX_SHOWN]
+            again = {**fields, "confirm": str(found), "check": check} if found else None
+            return _asked(found, len(targets)), {"targets": targets, "again": again}
+
+        return done.addCallback(told)
+
+    def _roll_back(self, form: Form, operator: Operator, peer: str) -> Told | Deferred[Told]:
+        """
+        Makes an older version of the policies live again, once it is confirmed.
+        """
+        with_role(operator, POLICY_MANAGER)
+        check_reason(form.get("reason", ""))
+        number = _number(form, "number")
+        fields, check = _checked(form)
+        if form.get("check") != check:
+            again = {**fields, "confirm": "1", "check": check}
+            return "this concerns:", {"targets": [f"policies, version {number}"], "again": again}
+        done = self._policies.ask("rollback", {"number": number}, f"the dashboard, {operator.name}")
+
+        def noted(found: Any) -> Any:
+            result = str(found.value) if isinstance(found, Failure) else "done"
+            reason = form.get("reason", "")
+            self._trail.act(operator, peer, "policy rollback", str(number), reason, result, PAGE)
+            return found
+
+        done.addBoth(noted)
+        return done.addCallback(lambda version: (f"it is live again, as version {version['number']}", {}))
+
+    def _end_trace(self, form: Form, how: str, operator: Operator, peer: str) -> Told:
+        with_role(operator, OPERATOR)
+        check_reason(form.get("reason", ""))
+        id = form.get("id", "")
+        trace = self._traces.stop(id) if how == "stop" else self._traces.delete(id)
+        self._note(f"trace {how}", trace, form, operator, peer)
+        return f"trace {trace.id} is {'stopped' if how == 'stop' else 'deleted'}", {}
+
+    def _note(self, action: str, trace: Trace, form: Form, operator: Operator, peer: str) -> None:
+        filter = " ".join(f"{key} {value}" for key, value in trace.filter.as_dict().items() if value)
+        target = f"{trace.id}: {filter}{' with bodies' if trace.bodies else ''}"
+        self._trail.act(operator, peer, action, target, form.get("reason", ""), via=PAGE)
+
+    def _trace(self, form: Form, operator: Operator, peer: str) -> Told:
+        with_role(operator, OPERATOR)
+        check_reason(form.get("reason", ""))
+        bodies = bool(form.get("bodies"))
+        if bodies:
+            with_role(operator, ADMIN)
+        key = form.get("key", "")
+        if key not in KEYS:
+            raise Rejected(f"trace by one of {', '.join(KEYS)}")
+        filter = TraceFilter(**{key: form.get("value", "").strip()})
+        trace = self._traces.start(
+            filter,
+            _seconds(form),
+            _number(form, "max"),
+            operator.name,
+            bodies,
+            operator.has_role(ADMIN),
+        )
+        self._note("trace start", trace, form, operator, peer)
+        more = {"open": f"/trace?id={quote(trace.id)}"}
+        return f"trace {trace.id} runs for {form.get('minutes')} min", more
+
+
+def _checked(form: Form) -> tuple[Form, str]:
+    """
+    The fields of a form without its confirmation, and a hash of them.
+    """
+    fields = {name: value for name, value in form.items() if name not in ("confirm", "check")}
+    return fields, sha256(json.dumps(sorted(fields.items())).encode()).hexdigest()
+
+
+def _asked(found: int, shown: int) -> str:
+    """
+    The sentence above the targets of an action that is not yet done.
+    """
+    if not found:
+        return "nothing matches"
+    if not shown:
+        return "this concerns the whole node"
+    return "this concerns:" if shown == found else f"this concerns {found:,}, among them:"
+
+
+def _number(form: Form, name: str) -> int:
+    text = form.get(name, "")
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
+        raise Rejected(f"{name}: expected a number, found {text[:40]!r}")
+    return int(text)
+
+
+def _seconds(form: Form) -> float:
+    return 60.0 * _number(form, "minutes")

@@ -1,0 +1,146 @@
+"""
+The report on one session: its fields, its addresses, its outbox, and its last refusals.
+"""
+
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from msgnode.admin.reads.inspector import Inspector
+from msgnode.admin.reads.refusal_list import RefusalRow, of_session
+from msgnode.admin.reads.session_rows import SessionRow, row_of
+from msgnode.sessions.routing import ALLOCATED, LEARNED, OWNED, SUBSCRIBED
+
+MAX_ADDRESSES, MAX_WAITING, MAX_RECENT = 200, 50, 20
+NAMES = ((ALLOCATED, "allocated"), (SUBSCRIBED, "subscribed"), (LEARNED, "learned"), (OWNED, "owned"))
+
+
+class BoundAddress(msgspec.Struct):
+    """
+    An address that a session is bound to, and why.
+    """
+
+    address: str
+    why: list[str]
+
+
+class OutboxReport(msgspec.Struct):
+    """
+    The state of acknowledged delivery: numbers of messages since the epoch began.
+    """
+
+    epoch: str
+    state: str
+    last: int
+    acknowledged: int
+    unacked: int
+    unacked_bytes: int
+    received: int
+
+
+class WaitingMessage(msgspec.Struct):
+    """
+    A queued message: its size and priority, and when it expires; never its body.
+    """
+
+    bytes: int
+    priority: int
+    expires_at: float | None
+
+
+class TLSReport(msgspec.Struct):
+    """
+    The TLS of a connection, with the subject of the client's certificate.
+    """
+
+    version: str
+    cipher: str
+    subject: str
+
+
+class SessionReport(msgspec.Struct):
+    """
+    All about a session: at most 200 addresses, 50 queued messages and 20 refusals.
+    """
+
+    session: SessionRow
+    tls: TLSReport | None
+    addresses: list[BoundAddress]
+    more_addresses: int
+    keys: int
+    former_names: list[str]
+    outbox: OutboxReport | None
+    queue: list[WaitingMessage]
+    refusals: list[RefusalRow]
+
+
+class AddressPage(msgspec.Struct, forbid_unknown_fields=True):
+    """
+    The first address to show, by its place in the list.
+    """
+
+    addresses_from: int = 0
+
+
+def report_session(inspector: Inspector, runtime: str, query: AddressPage) -> SessionReport:
+    """
+    The report. Raises Rejected (404) if there is no such session.
+    """
+    session = inspector.session(runtime)
+    first = max(0, query.addresses_from)
+    shown = islice(session.bindings.items(), first, first + MAX_ADDRESSES)
+    addresses = [BoundAddress(address, reasons(kinds)) for address, kinds in shown]
+    outbox, inbox = session.mailbox.outbox, session.mailbox.inbox
+    return SessionReport(
+        row_of(session, inspector),
+        tls_of(session.connection),
+        addresses,
+        max(0, len(session.bindings) - first - len(addresses)),
+        len(session.keys) if session.keys is not None else 0,
+        list(session.names),
+        OutboxReport(
+            outbox.epoch,
+            outbox.state,
+            outbox.last,
+            outbox.acknowledged,
+            len(outbox.sent),
+            outbox.sent_bytes,
+            inbox.received if inbox is not None else 0,
+        )
+        if outbox is not None
+        else None,
+        [
+            WaitingMessage(
+                kept.size,
+                kept.priority,
+                None if kept.until > 1e300 else round(inspector.wall_of(kept.until), 3),
+            )
+            for kept in islice(session.mailbox.queued_messages(), MAX_WAITING)
+        ],
+        of_session(inspector, runtime, MAX_RECENT),
+    )
+
+
+def tls_of(connection: Any) -> TLSReport | None:
+    """
+    The TLS of a connection; None if it has none, or its transport does not say.
+    """
+    tls = getattr(getattr(connection, "transport", None), "getPeerCertificate", None)
+    handle = getattr(getattr(connection, "transport", None), "getHandle", None)
+    if tls is None or handle is None:
+        return None
+    state = handle()
+    version = getattr(state, "get_protocol_version_name", None)
+    if version is None:
+        return None
+    certificate = tls()
+    subject = "" if certificate is None else certificate.to_cryptography().subject.rfc4514_string()
+    return TLSReport(version(), state.get_cipher_name() or "", subject)
+
+
+def reasons(kinds: int) -> list[str]:
+    """
+    The reasons of a binding in words.
+    """
+    return [name for flag, name in NAMES if kinds & flag]

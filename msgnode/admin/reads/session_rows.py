@@ -1,0 +1,98 @@
+"""
+The fields of a session as operators see them.
+"""
+
+import msgspec
+
+from msgnode.admin.reads.inspector import Inspector
+from msgnode.sessions.session import Session
+
+ATTACHED, AWAY, SLOW = "attached", "away", "slow"
+ANONYMOUS = "anonymous"
+
+
+class SessionRow(msgspec.Struct, kw_only=True):
+    """
+    A session. Times are in seconds since 1970, null if they are unknown; `since` is when its connection
+    opened or was lost, `opened_at` when the session was first opened, unknown for one from before a
+    restart.
+
+    `slow`: it has a connection, and messages wait for it to be read. Counters begin when the node starts.
+    """
+
+    runtime: str
+    state: str
+    since: float
+    opened_at: float | None
+    expires_at: float | None
+    connector: str
+    peer: str
+    origin: str
+    user: str
+    provider: str
+    token_expires_at: float | None
+    anonymous: bool
+    resume: bool
+    addresses: int
+    learned: int
+    state_bytes: int
+    waiting: int
+    waiting_bytes: int
+    unacked: int
+    unacked_bytes: int
+    missed: int
+    in_messages: int
+    in_bytes: int
+    out_messages: int
+    out_bytes: int
+    refused: int
+    last_in: float | None
+
+
+def state_of(session: Session) -> str:
+    connection = session.connection
+    if connection is None:
+        return AWAY
+    if connection.acks_by_request or session.ready is not None or not session.mailbox.queued:
+        return ATTACHED
+    return SLOW
+
+
+def row_of(session: Session, inspector: Inspector) -> SessionRow:
+    """
+    The fields of this session now.
+    """
+    inspector.node.sessions.count_carried(session)
+    connection, proof, mailbox, expiry = session.connection, session.proof, session.mailbox, session.expiry
+    outbox = mailbox.outbox
+    return SessionRow(
+        runtime=session.runtime,
+        state=state_of(session),
+        since=round(inspector.wall_of(session.since), 3),
+        opened_at=round(session.opened_at, 3) if session.opened_at else None,
+        expires_at=(
+            round(inspector.wall_of(expiry.getTime()), 3) if expiry is not None and expiry.active() else None
+        ),
+        connector=connection.connector if connection is not None else "",
+        peer=connection.peer if connection is not None else "",
+        origin=getattr(connection, "origin", ""),
+        user=session.identity or (proof.user if proof is not None else ""),
+        provider=proof.idp if proof is not None else "",
+        token_expires_at=proof.until if proof is not None else None,
+        anonymous=session.anonymous,
+        resume=outbox is not None and outbox.client_requested,
+        addresses=len(session.bindings),
+        learned=session.learned,
+        state_bytes=session.account.bytes,
+        waiting=mailbox.queued,
+        waiting_bytes=mailbox.queued_bytes,
+        unacked=len(outbox.sent) if outbox is not None else 0,
+        unacked_bytes=outbox.sent_bytes if outbox is not None else 0,
+        missed=mailbox.missed,
+        in_messages=session.in_messages,
+        in_bytes=session.in_bytes,
+        out_messages=session.out_messages,
+        out_bytes=session.out_bytes,
+        refused=session.refused,
+        last_in=round(session.last_in / 1e9, 3) if session.last_in else None,
+    )

@@ -1,0 +1,252 @@
+"""
+`msgnode admin kick`, `purge`, `unbind`, `drain`, `reload`, `probe` and others: what an operator does.
+"""
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from msgnode.cli import REFUSED, USAGE
+from msgnode.cli.admin.times import Duration
+from msgnode.cli.admin.view import F, operates, plain
+from msgnode.cli.links.admin_client import AdminClient
+from msgnode.cli.links.layout import count
+from msgnode.structures.log_limits import printable
+
+MAX_SHOWN = 20
+
+
+def acts(command: F) -> F:
+    """
+    Give a verb the options of an action: its reason, and a try.
+    """
+    options = (
+        click.option("--reason", required=True, metavar="TEXT", help="Why; it goes into the audit log."),
+        click.option("--dry-run", is_flag=True, help="Only say whom it would hit."),
+    )
+    shown = operates(command)
+    for option in reversed(options):
+        shown = option(shown)
+    return shown
+
+
+def do(
+    client: AdminClient,
+    *path: str,
+    dry_run: bool = False,
+    method: str = "POST",
+    confirm: int | None = None,
+    **body: Any,
+) -> dict[str, Any]:
+    """
+    Returns the result of an action.
+    """
+    query = [("dry_run", "1")] if dry_run else []
+    if confirm is not None:
+        query.append(("confirm", str(confirm)))
+    result: dict[str, Any] = client.order(method, *path, body=body, query=query)
+    return result
+
+
+def tell(client: AdminClient, what: str, found: dict[str, Any], noun: str = "session") -> None:
+    """
+    Prints what was done, or would be.
+    """
+    if found["dry_run"]:
+        lines = [f"this would {what} {count(found['done'], noun)}:", *targets(found)]
+    else:
+        lines = [f"{what}: done to {count(found['done'], noun)}; audit {found['audit']}"]
+        lines += [f"  {key.replace('_', ' ')}: {shown}" for key, shown in details(found)]
+    client.console.result("\n".join(lines), found)
+
+
+def targets(found: dict[str, Any]) -> list[str]:
+    shown = [f"  {printable(target)}" for target in found["targets"][:MAX_SHOWN]]
+    more = found["done"] - len(shown)
+    return [*shown, *([f"  and {more:,} more"] if more > 0 else [])]
+
+
+def details(found: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (key, value)
+        for key, each in found["details"].items()
+        if not isinstance(each, dict) and (value := plain(each))
+    ]
+
+
+def confirmed(client: AdminClient, what: str, yes: bool, path: tuple[str, ...], body: dict[str, Any]) -> int:
+    """
+    Returns the number of sessions that the operator confirms.
+    """
+    tried = do(client, *path, dry_run=True, **body)
+    if not tried["done"]:
+        client.console.stop("no session matches", REFUSED)
+    if yes:
+        return int(tried["done"])
+    if client.console.as_json or not sys.stdin.isatty():
+        client.console.stop(
+            f"this would {what} {count(tried['done'], 'session')}; confirm it with --yes", USAGE
+        )
+    click.echo("\n".join([f"this would {what} {count(tried['done'], 'session')}:", *targets(tried)]))
+    click.confirm("Go on?", abort=True)
+    return int(tried["done"])
+
+
+@click.command(short_help="Close the connections of clients.")
+@click.argument("runtime", required=False)
+@click.option("--user", default="", help="All sessions of this user.")
+@click.option("--peer", default="", help="All sessions from this IP address or network.")
+@click.option("--connector", default="", help="All sessions of this connector.")
+@click.option("--filter", "q", default="", help="All whose runtimeURL, user or peer has this in it.")
+@click.option("--end", is_flag=True, help="End the sessions, too, with their addresses and messages.")
+@click.option("--for", "seconds", type=Duration(), help="Ban them for so long.")
+@click.option("--for-good", is_flag=True, help="The clients must not come back by themselves.")
+@click.option("--wait", "wait", type=click.FloatRange(0, 10), default=0, help="Wait so long for its return.")
+@click.option("--yes", is_flag=True, help="Do not ask when there are several.")
+@acts
+def kick(
+    client: AdminClient,
+    runtime: str | None,
+    end: bool,
+    seconds: float | None,
+    for_good: bool,
+    wait: float,
+    yes: bool,
+    reason: str,
+    dry_run: bool,
+    **filter: str,
+) -> None:
+    """
+    Close the connection of the session RUNTIME, or of all that match; they come back after some seconds.
+
+    \b
+    Examples:
+      msgnode admin kick runtime://example.org/cam7 --reason "does not read" --wait 10
+      msgnode admin kick --user ann@example.org --for 10m --reason "asked for it"
+      msgnode admin kick --peer 203.0.113.0/24 --dry-run --reason flood
+    """
+    wanted = {key: value for key, value in filter.items() if value}
+    if bool(runtime) == bool(wanted):
+        raise click.UsageError("Give RUNTIME, or --user, --peer, --connector or --filter.")
+    body: dict[str, Any] = {"reason": reason, "end": end, "wait_seconds": wait}
+    if seconds:
+        body["ban_seconds"] = seconds
+    if for_good:
+        body["retry_after"] = -1
+    if runtime:
+        tell(client, "kick", do(client, "sessions", runtime, "kick", dry_run=dry_run, **body))
+        return
+    body["filter"] = wanted
+    number = None if dry_run else confirmed(client, "kick", yes, ("sessions", "kick"), body)
+    tell(client, "kick", do(client, "sessions", "kick", dry_run=dry_run, confirm=number, **body))
+
+
+@click.command(short_help="Drop the messages that wait for a session.")
+@click.argument("runtime")
+@acts
+def purge(client: AdminClient, runtime: str, reason: str, dry_run: bool) -> None:
+    """
+    Drop the messages that wait for the session RUNTIME; senders that asked for receipts get 503.
+    """
+    tell(client, "purge", do(client, "sessions", runtime, "purge", dry_run=dry_run, reason=reason))
+
+
+@click.command(short_help="Make the token of a session void.")
+@click.argument("runtime")
+@acts
+def expire_token(client: AdminClient, runtime: str, reason: str, dry_run: bool) -> None:
+    """
+    Make the token of the session RUNTIME void: who comes back must show an identity.
+    """
+    tell(client, "void", do(client, "sessions", runtime, "expire-token", dry_run=dry_run, reason=reason))
+
+
+@click.command(short_help="Free an address.")
+@click.argument("address")
+@click.option("--session", default="", help="The session that loses it, if several are bound to it.")
+@acts
+def unbind(client: AdminClient, address: str, session: str, reason: str, dry_run: bool) -> None:
+    """
+    Free ADDRESS from its session; an address of a pool is free for others then.
+    """
+    body: dict[str, Any] = {"reason": reason, "session": session}
+    tell(client, "unbind", do(client, "addresses", address, "unbind", dry_run=dry_run, **body))
+
+
+@click.command(short_help="Take no new clients, and close the old ones evenly.")
+@click.option(
+    "--over", "seconds", type=Duration(), default="10m", show_default=True, help="Within this time."
+)
+@click.option("--keep", is_flag=True, help="Do not close the connections there are.")
+@acts
+def drain(client: AdminClient, seconds: float, keep: bool, reason: str, dry_run: bool) -> None:
+    """
+    Let the node take no new clients, and close the connections there are, evenly; nothing else stops.
+
+    'msgnode admin undrain' ends it.
+    """
+    body: dict[str, Any] = {"reason": reason, "seconds": 0 if keep else seconds}
+    tell(client, "drain", do(client, "drain", dry_run=dry_run, **body), "node")
+
+
+@click.command(short_help="Take clients again.")
+@acts
+def undrain(client: AdminClient, reason: str, dry_run: bool) -> None:
+    """
+    Let the node take clients again.
+    """
+    tell(client, "undrain", do(client, "undrain", dry_run=dry_run, reason=reason), "node")
+
+
+@click.command(short_help="Read the configuration again, and say what changed.")
+@acts
+def reload(client: AdminClient, reason: str, dry_run: bool) -> None:
+    """
+    Let the node read its configuration again, as SIGHUP does, and show its verdict.
+
+    \b
+    Exit code 0: read.  1: it has a mistake, and nothing has changed.
+    """
+    found = do(client, "reload", dry_run=dry_run, reason=reason)
+    if dry_run:
+        tell(client, "reload", found, "node")
+        return
+    verdict = found["details"]
+    lines = [printable(verdict["text"])]
+    if verdict["needs_restart"]:
+        lines.append(f"needs a restart: {plain(verdict['needs_restart'])}")
+    client.console.result("\n".join(lines), found)
+
+
+@click.command(short_help="Say what would become of a message.")
+@click.option("--from", "from_", required=True, metavar="ADDRESS", help="Its sender.")
+@click.option("--to", required=True, metavar="ADDRESS", help="Its recipient.")
+@click.option("--type", "kind", default="create", show_default=True, help="Its type.")
+@click.option("--body", default="", metavar="JSON", help="Its body, which policies may look at.")
+@operates
+def probe(client: AdminClient, from_: str, to: str, kind: str, body: str) -> None:
+    """
+    Say what would become of a message, without sending it: who would get it, and what the policies decide.
+
+    \b
+    Exit code 0: it would be delivered, answered or kept.  1: refused, or no session is bound.
+    """
+    try:
+        value = json.loads(body) if body else None
+    except ValueError as why:
+        raise click.UsageError(f"--body: not JSON: {why}") from None
+    asked = {"from": from_, "to": to, "type": kind, "body": value}
+    found = client.order("POST", "probe", body=asked)
+    lines = [f"{found['outcome']}: {printable(found['text'])}"]
+    lines += [
+        f"  {printable(each['runtime'])} ({plain(each['why'])})"
+        for each in found["to"]["hearers"][:MAX_SHOWN]
+    ]
+    policy = found["policy"]
+    if isinstance(policy, dict):
+        rule = f" by {printable(str(policy['rule']))}" if policy.get("rule") else ""
+        lines.append(f"policies: {printable(str(policy.get('effect', '')))}{rule}")
+    client.console.result("\n".join(lines), found)
+    raise SystemExit(REFUSED if found["outcome"] in ("refused", "no-route") else 0)

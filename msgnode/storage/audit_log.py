@@ -1,0 +1,188 @@
+"""
+Audit log: what operators did, with a hash chain, so that a line that is changed or removed later shows.
+
+Each line has `prev`, the hash of the line before it, and `hash`, that of `prev` and its own other keys. The
+first line of a month continues the chain of the month before.
+"""
+
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from time import gmtime, strftime
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredLock
+from twisted.logger import Logger
+
+from msgnode.protocol.errors import Rejected
+
+log = Logger()
+
+DIRECTORY = "audit"
+BEGIN = "0" * 64
+MAX_RECENT = 1000
+TAIL_BYTES = 64 * 1024
+DAY_SECONDS = 86400.0
+
+Entry = dict[str, Any]
+
+
+class AuditLog:
+    """
+    The audit log in `<state>/audit`; without a state directory the entries are kept in memory only.
+
+    `run` runs a function that uses the disk, perhaps in a thread; `wall` gives seconds since 1970. A month is
+    deleted when its last day is `keep_days` ago; 0 keeps all. `failures` counts lines that could not be
+    written.
+    """
+
+    def __init__(
+        self,
+        state: Path | None,
+        wall: Callable[[], float],
+        run: Callable[..., Deferred[Any]],
+        keep_days: Callable[[], float] = lambda: 400,
+    ) -> None:
+        self.recent: deque[Entry] = deque(maxlen=MAX_RECENT)
+        self.on_entry: Callable[[Entry], object] = lambda entry: None
+        self._directory = None if state is None else state / DIRECTORY
+        self._wall = wall
+        self._run = run
+        self._keep_days = keep_days
+        self.failures = 0
+        self._last = ""  # the hash of the last line; "" while it is not known
+        self._number = 0
+        self._turn = DeferredLock()  # lines are written one after the other
+
+    def next_id(self) -> str:
+        """
+        A name for the next action, by which its two lines belong together.
+        """
+        self._number += 1
+        return f"{int(self._wall() * 1000):x}-{self._number:x}"
+
+    def write(self, **fields: Any) -> Deferred[None]:
+        """
+        Writes a line, and waits until it is on disk. Fails with Rejected (503) if it cannot be written.
+        """
+        entry: Entry = {"time": round(self._wall(), 3), **fields}
+        return self._turn.run(self._write_in_turn, entry)
+
+    def note(self, **fields: Any) -> Deferred[None]:
+        """
+        Writes a line about something that happens in any case. Never fails.
+        """
+        return self.write(phase="result", id=self.next_id(), **fields).addErrback(lambda why: None)
+
+    def in_turn(self, function: Callable[..., Any], *args: Any) -> Deferred[Any]:
+        """
+        Runs a function that uses the disk, after the lines and functions before it.
+        """
+        return self._turn.run(self._run, function, *args)
+
+    def _write_in_turn(self, entry: Entry) -> Deferred[None]:
+        def written(done: Entry) -> None:
+            self.recent.append(done)
+            self.on_entry(done)
+
+        def failed(why: Any) -> None:
+            self.failures += 1
+            log.failure("the audit log could not be written", why)
+            raise Rejected("the audit log cannot be written, so nothing was done", 503, "disk")
+
+        return self._run(self._append, entry).addCallbacks(written, failed)
+
+    def _append(self, entry: Entry) -> Entry:
+        directory = self._directory
+        if not self._last:
+            self._last = BEGIN if directory is None else last_hash(directory)
+        chained = {**entry, "prev": self._last}
+        chained["hash"] = digest(chained)
+        if directory is not None:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path = directory / strftime("audit-%Y%m.jsonl", gmtime(entry["time"]))
+            if not path.exists():
+                self._delete_old(directory, entry["time"])
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
+                file.write(json.dumps(chained, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        self._last = chained["hash"]
+        return chained
+
+    def _delete_old(self, directory: Path, now: float) -> None:
+        keep_days = self._keep_days()
+        if not keep_days:
+            return
+        # The month before the oldest day that is kept has ended by then.
+        oldest = strftime("audit-%Y%m.jsonl", gmtime(now - keep_days * DAY_SECONDS))
+        for path in audit_files(directory):
+            if path.name < oldest:
+                path.unlink()
+
+
+def digest(entry: Entry) -> str:
+    """
+    The hash of an entry: that of all its keys but `hash`, in sorted order.
+    """
+    fields = {name: value for name, value in entry.items() if name != "hash"}
+    text = json.dumps(fields, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def audit_files(directory: Path) -> list[Path]:
+    return sorted(directory.glob("audit-*.jsonl"))
+
+
+def last_hash(directory: Path) -> str:
+    """
+    The hash of the newest line in the directory; of a directory without lines the beginning of a chain.
+    """
+    for path in reversed(audit_files(directory)):
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            lines = file.read().splitlines()
+        for line in reversed(lines):
+            try:
+                found = json.loads(line)["hash"]
+            except (ValueError, KeyError, TypeError):
+                continue
+            return str(found)
+    return BEGIN
+
+
+def read_entries(directory: Path) -> Iterator[tuple[str, int, Entry | None]]:
+    """
+    The lines of all files in order, each with its file and number; None for a line that is no entry.
+    """
+    for path in audit_files(directory):
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    entry = json.loads(line)
+                except ValueError:
+                    entry = None
+                yield path.name, number, entry if isinstance(entry, dict) else None
+
+
+def mistakes(directory: Path) -> tuple[int, list[str]]:
+    """
+    The number of lines, and where the chain is broken, as sentences.
+    """
+    found: list[str] = []
+    before, lines = "", 0
+    for name, number, entry in read_entries(directory):
+        lines += 1
+        if entry is None:
+            found.append(f"{name}, line {number}: is no entry")
+            before = ""
+            continue
+        if digest(entry) != entry.get("hash"):
+            found.append(f"{name}, line {number}: was changed")
+        if before and entry.get("prev") != before:
+            found.append(f"{name}, line {number}: a line before it was removed or changed")
+        before = str(entry.get("hash", ""))
+    return lines, found

@@ -1,0 +1,580 @@
+"""
+Actions on the admin listener: who may do them, what they do, and what the audit log has of them.
+"""
+
+import json
+from typing import Any
+
+from twisted.internet.address import IPv4Address
+
+from msgnode.admin.access.named_tokens import ROLES
+from msgnode.admin.actions.ban_actions import id_of
+from msgnode.admin.node_facts import NodeFacts
+from msgnode.config.reload import Reloading
+from msgnode.config.schema import ConfigError
+from msgnode.storage.audit_log import mistakes
+from tests.support.admin_case import REASON, A, AdminCase, B, C, url
+from tests.support.http_client import HTTPClient, Response
+from tests.support.poll_runtime import PollRuntime
+from tests.support.runtimes import TCPRuntime, WebSocketRuntime, dumps
+
+ELSEWHERE = IPv4Address("TCP", "203.0.113.9", 4000)
+VIEWER_READS = ("node", "config", "sessions", "connections", "addresses?prefix=x", "refusals", "top", "pools")
+OPERATOR_ACTS: list[tuple[str, str, dict[str, Any]]] = [
+    ("POST", f"sessions/{url(A)}/kick", {}),
+    ("POST", "sessions/kick", {"filter": {"q": "nobody"}}),
+    ("POST", f"sessions/{url(A)}/purge", {}),
+    ("POST", f"sessions/{url(A)}/expire-token", {}),
+    ("POST", "addresses/x/unbind", {}),
+    ("POST", "bans", {"kind": "runtime", "value": "runtime://x/y"}),
+    ("DELETE", "bans/1", {}),
+    ("POST", "limits", {"kind": "session", "value": A, "rate_messages": 5}),
+    ("DELETE", "limits/1", {}),
+]
+ADMIN_ACTS: list[tuple[str, str, dict[str, Any]]] = [
+    ("POST", "drain", {}),
+    ("POST", "undrain", {}),
+    ("POST", "reload", {}),
+    ("POST", "tokens", {"name": "x", "roles": ["viewer"]}),
+    ("DELETE", "tokens/x", {}),
+]
+
+
+class AccessTests(AdminCase):
+    """
+    Tokens and roles.
+    """
+
+    def test_each_role_may_do_what_is_documented_and_no_more(self) -> None:
+        """
+        A role below is answered 403, and nothing is done.
+        """
+        tokens = {role: self.named(role) for role in ROLES}
+        for path in VIEWER_READS:
+            found = {role: self.request("GET", path, token=token).status for role, token in tokens.items()}
+            self.assertEqual(
+                {"viewer": 200, "operator": 200, "policy-manager": 403, "admin": 200, "metrics": 403},
+                found,
+                path,
+            )
+        for actions, allowed in ((OPERATOR_ACTS, {"operator", "admin"}), (ADMIN_ACTS, {"admin"})):
+            for method, path, body in actions:
+                for role in set(ROLES) - allowed:
+                    answer = self.request(method, path, {"reason": REASON, **body}, tokens[role])
+                    self.assertRefused(answer, 403, "does not have the role")
+                for role in allowed:
+                    answer = self.request(
+                        f"{method}", f"{path}?dry_run=1", {"reason": REASON, **body}, tokens[role]
+                    )
+                    self.assertNotIn(answer.status, (401, 403), (path, role))
+        self.assertEqual(2, self.get("sessions?state=attached")["total"])
+        for role in set(ROLES) - {"admin"}:
+            self.assertRefused(self.request("GET", "audit", token=tokens[role]), 403, "role")
+
+    def test_a_named_token_is_shown_once_and_kept_as_a_hash(self) -> None:
+        """
+        It ends when its time is over, or it is revoked.
+        """
+        made = self.act("tokens", name="grafana", roles=["viewer"], seconds=60)
+        token = made["details"]["token"]
+
+        self.assertEqual(200, self.request("GET", "node", token=token).status)
+        self.assertNotIn(token, (self.state / "admin-tokens").read_text())
+        self.assertNotIn(token, json.dumps([self.get("tokens"), self.get("audit"), self.audit()]))
+        self.assertEqual(0o600, (self.state / "admin-tokens").stat().st_mode & 0o777)
+        self.assertRefused(
+            self.request("POST", "tokens", {"reason": REASON, "name": "grafana", "roles": ["viewer"]}),
+            409,
+            "revoke it first",
+        )
+        self.net.advance(61)
+        self.assertRefused(self.request("GET", "node", token=token), 401, "admin-token")
+        self.act("tokens/grafana", "DELETE")
+        self.assertEqual([], self.get("tokens")["tokens"])
+
+    def test_a_token_without_a_role_or_of_an_unknown_one_is_not_made(self) -> None:
+        """
+        Roles are compulsory.
+        """
+        for roles in ([], ["king"]):
+            answer = self.request("POST", "tokens", {"reason": REASON, "name": "x", "roles": roles})
+            self.assertRefused(answer, 400, "viewer, operator")
+
+    def test_the_token_of_the_machine_is_valid_on_this_machine_only(self) -> None:
+        """
+        A named one is valid from anywhere.
+        """
+        named = self.named("viewer")
+
+        self.assertEqual(401, self.request("GET", "node", peer=ELSEWHERE).status)
+        self.assertEqual(200, self.request("GET", "node", token=named, peer=ELSEWHERE).status)
+
+    def test_guesses_are_throttled_and_a_valid_token_is_not(self) -> None:
+        """
+        After five failures in a minute 429, with the time to wait.
+        """
+        named = self.named("viewer")
+        codes = [self.request("GET", "node", token=f"guess{n}", peer=ELSEWHERE).status for n in range(7)]
+
+        self.assertEqual([401] * 5 + [429] * 2, codes)
+        self.assertEqual(200, self.request("GET", "node", token=named, peer=ELSEWHERE).status)
+        self.net.advance(61)
+        self.assertEqual(401, self.request("GET", "node", token="guess", peer=ELSEWHERE).status)
+
+    def test_a_page_of_another_origin_can_neither_read_nor_act(self) -> None:
+        """
+        No answer has a CORS header, and a foreign host name is answered 421.
+        """
+        origin = {"Origin": "https://evil.example"}
+        answer = self.request("GET", "sessions", **origin)
+        preflight = HTTPClient(self.net, "admin").request("OPTIONS", "/api/v1/sessions", **origin)
+
+        self.assertNotIn("Access-Control-Allow-Origin", answer.headers)
+        self.assertNotIn("Access-Control-Allow-Origin", preflight.headers)
+        self.assertEqual(401, preflight.status)
+        self.assertRefused(self.request("GET", "sessions", Host="evil.example"), 421, "evil.example")
+
+    def test_figures_are_open_on_this_machine_and_need_a_token_from_elsewhere(self) -> None:
+        """
+        One with the role metrics, viewer or above; without one /live only says how the node is.
+        """
+
+        def ask(path: str, token: str = "", peer: IPv4Address | None = ELSEWHERE) -> Response:
+            given = {"Authorization": f"Bearer {token}"} if token else {}
+            return HTTPClient(self.net, "admin", peer).request("GET", path, **given)
+
+        self.assertIn(b"msgnode_sessions", ask("/metrics", peer=None).body)
+        self.assertIn("sessions", ask("/live", peer=None).json())
+        self.assertEqual(401, ask("/metrics").status)
+        self.assertEqual({"status", "version"}, set(ask("/live").json()))
+        for role in ROLES:
+            token = self.named(role)
+            self.assertEqual(200, ask("/metrics", token).status, role)
+            self.assertIn("sessions", ask("/live", token).json(), role)
+        self.assertEqual(401, ask("/live", "guess").status)
+        self.node.config.admin.open_metrics = True
+        self.assertEqual(200, ask("/metrics").status)
+
+    def test_the_policies_are_below_the_api_too(self) -> None:
+        """
+        At the old path and the new one.
+        """
+        self.assertEqual(self.get("policy/versions"), [])
+
+
+class SessionTests(AdminCase):
+    """
+    Actions on sessions.
+    """
+
+    def test_a_kick_closes_the_connection_and_keeps_the_session(self) -> None:
+        """
+        With 4410 and a time to come back; the closed connection says that an operator did it.
+        """
+        found = self.act(f"sessions/{url(A)}/kick")
+
+        self.assertEqual((1, [A]), (found["done"], found["targets"]))
+        self.net.advance(6)
+        self.assertEqual("away", self.get(f"sessions/{url(A)}")["session"]["state"])
+        [row] = self.get("connections?state=closed&by=admin")["connections"]
+        self.assertEqual((4410, "removed", A), (row["code"], row["reason"], row["session"]))
+
+    def test_a_kick_says_when_the_client_came_back(self) -> None:
+        """
+        If it is asked to wait for that.
+        """
+        self.clients: list[TCPRuntime] = []
+        self.net.clock.callLater(7, lambda: self.clients.append(TCPRuntime(self.net, A).open()))
+
+        found = self.act(f"sessions/{url(A)}/kick", wait_seconds=10)
+
+        self.assertEqual(7, round(found["details"]["back_after"] - 0.4))
+        self.assertIsNone(self.act(f"sessions/{url(B)}/kick", wait_seconds=2)["details"]["back_after"])
+
+    def test_a_kick_may_end_the_session(self) -> None:
+        """
+        With its addresses and messages.
+        """
+        self.act(f"sessions/{url(A)}/kick", end=True, retry_after=-1)
+
+        self.assertRefused(self.request("GET", f"sessions/{url(A)}"), 404, "no session")
+
+    def test_a_kick_may_ban_for_a_while(self) -> None:
+        """
+        The client comes back when it is over.
+        """
+        self.act(f"sessions/{url(A)}/kick", ban_seconds=30)
+        self.net.advance(6)
+        again = TCPRuntime(self.net, A)
+        again.attempt({"id": 1, "type": "open", "from": A, "to": "mn:/session"})
+        self.assertEqual("away", self.get(f"sessions/{url(A)}")["session"]["state"])
+
+        self.net.advance(31)
+        TCPRuntime(self.net, A).open()
+
+        self.assertEqual("attached", self.get(f"sessions/{url(A)}")["session"]["state"])
+
+    def test_many_are_kicked_by_a_filter_when_their_number_is_confirmed(self) -> None:
+        """
+        A dry run says whom; another number by now is 409, and so is none.
+        """
+        body = {"filter": {"connector": "websocket"}}
+        WebSocketRuntime(self.net, C).open()
+
+        tried = self.act("sessions/kick?dry_run=1", **body)
+        self.assertEqual((2, True, {B, C}), (tried["done"], tried["dry_run"], set(tried["targets"])))
+        for confirm in ("", "?confirm=1"):
+            answer = self.request("POST", f"sessions/kick{confirm}", {"reason": REASON, **body})
+            self.assertRefused(answer, 409, "confirm=2")
+        self.assertEqual(3, self.get("sessions?state=attached")["matched"])
+        done = self.act("sessions/kick?confirm=2", **body)
+
+        self.assertEqual({"connections": 2, "ended": False}, done["details"])
+        self.net.advance(6)
+        self.assertEqual([A], [row["runtime"] for row in self.get("sessions?state=attached")["sessions"]])
+        self.assertRefused(
+            self.request("POST", "sessions/kick", {"reason": REASON, "filter": {}}), 400, "every client"
+        )
+
+    def test_a_purge_drops_what_waits(self) -> None:
+        """
+        The senders that asked get receipts.
+        """
+        self.browser.drop()
+        for number in range(3):
+            self.device.send(dumps({"id": number, "type": "update", "from": f"{A}/x", "to": f"{B}/y"}))
+
+        found = self.act(f"sessions/{url(B)}/purge")
+
+        self.assertEqual(3, found["details"]["messages"])
+        self.assertEqual(0, self.get(f"sessions/{url(B)}")["session"]["waiting"])
+
+    def test_a_void_token_brings_no_client_back(self) -> None:
+        """
+        Who comes back with it is given a new session token, as a stranger is.
+        """
+        before = self.node.sessions.get(A).token_hash
+
+        self.act(f"sessions/{url(A)}/expire-token")
+
+        self.assertTrue(before)
+        self.assertEqual(b"", self.node.sessions.get(A).token_hash)
+
+    def test_an_address_is_freed_from_its_session(self) -> None:
+        """
+        With several sessions the operator names one.
+        """
+        chat = "comm://example.org/chat/changes"
+        for client in (self.device, self.browser):
+            manager = "domain://msg-node.example.org/sm"
+            client.ask(type="subscribe", to=manager, body={"resources": [chat]})
+
+        answer = self.request("POST", f"addresses/{url(chat)}/unbind", {"reason": REASON})
+        self.assertRefused(answer, 409, "name one")
+        self.act(f"addresses/{url(chat)}/unbind", session=A)
+
+        self.assertEqual([B], [each["runtime"] for each in self.get(f"addresses/{url(chat)}")["hearers"]])
+
+
+class BanTests(AdminCase):
+    """
+    Bans and temporary limits.
+    """
+
+    def test_a_ban_of_a_network_disconnects_and_keeps_out(self) -> None:
+        """
+        Until it is lifted; the refusal is in the ring with its reason.
+        """
+        found = self.act("bans", kind="peer", value="192.0.2.0/24", seconds=600)
+        self.net.advance(6)
+        self.assertEqual(0, self.get("sessions?state=attached")["matched"])
+        WebSocketRuntime(self.net, C)
+        self.net.advance(6)
+        self.assertEqual("banned", self.get("refusals?code=403")["refusals"][0]["reason"])
+        self.assertEqual(1, self.get("bans")["refused"])
+
+        self.act(f"bans/{found['details']['ban']['id']}", "DELETE")
+
+        WebSocketRuntime(self.net, C).open()
+        self.assertEqual([], self.get("bans")["bans"])
+
+    def test_bans_by_name_and_by_user_are_applied_when_a_session_opens(self) -> None:
+        """
+        Also to a poll, which is answered 410.
+        """
+        self.act("bans", kind="runtime", value=C, seconds=0)
+        client = PollRuntime(self.net, C)
+
+        answer = client.post.request(
+            "POST", "/poll", dumps({"id": 1, "type": "open", "from": C, "to": "mn:/session"})
+        )
+
+        self.assertEqual(410, answer.status)
+        self.assertNotIn("Retry-After", answer.headers)
+
+    def test_bans_survive_a_restart_and_end_in_time(self) -> None:
+        """
+        In bans.json of the state directory.
+        """
+        self.act("bans", kind="runtime", value=C, seconds=60)
+        self.act("bans", kind="user", value="user://x", seconds=0)
+        kept = json.loads((self.state / "bans.json").read_text())
+        self.assertEqual([C, "user://x"], [ban["value"] for ban in kept])
+
+        self.node.bans.remove(kept[0]["id"])
+        self.node.bans.remove(kept[1]["id"])
+        for service in self.net.operations.services():
+            service.startService()
+            self.addCleanup(service.stopService)
+        self.assertEqual(2, len(self.get("bans")["bans"]))
+        self.net.advance(61)
+        self.assertEqual(["user://x"], [ban["value"] for ban in self.get("bans")["bans"]])
+
+    def test_an_operator_bans_for_a_day_at_most(self) -> None:
+        """
+        For longer the role admin is needed.
+        """
+        token = self.named("operator")
+        for seconds, status in ((86400, 200), (86401, 403), (0, 403)):
+            body = {"reason": REASON, "kind": "runtime", "value": C, "seconds": seconds}
+            self.assertEqual(status, self.request("POST", "bans", body, token).status)
+        answer = self.request("POST", "bans", {"reason": REASON, "kind": "peer", "value": "there"})
+        self.assertRefused(answer, 400, "10.0.0.0/8")
+
+    def test_a_client_is_throttled_for_a_while(self) -> None:
+        """
+        Its messages beyond the limit are refused with 429.
+        """
+        found = self.act("limits", kind="session", value=A, rate_messages=2, seconds=30)
+        message = dumps({"id": 1, "type": "update", "from": f"{A}/x", "to": f"{B}/y"})
+        for _ in range(10):
+            self.device.send(message)
+        self.assertEqual("rate", self.get(f"refusals?session={A}")["refusals"][0]["reason"])
+        self.assertEqual(found["details"]["limit"], self.get("limits")["limits"][0])
+
+        self.net.advance(31)
+        before = self.get(f"sessions/{url(A)}")["session"]["refused"]
+        for _ in range(10):
+            self.device.send(message)
+
+        self.assertEqual(before, self.get(f"sessions/{url(A)}")["session"]["refused"])
+        self.assertEqual([], self.get("limits")["limits"])
+
+
+class NodeTests(AdminCase):
+    """
+    Actions on the node.
+    """
+
+    def test_a_drain_takes_no_new_clients_and_closes_the_old_ones_evenly(self) -> None:
+        """
+        `/live` says so; undrain ends it.
+        """
+        for service in self.net.operations.services():
+            service.startService()
+            self.addCleanup(service.stopService)
+        clients = [TCPRuntime(self.net, f"runtime://example.org/d{number}").open() for number in range(8)]
+        self.assertEqual(8, len(clients))
+
+        self.act("drain", seconds=10)
+        self.assertEqual("draining", self.get("node")["status"])
+        self.net.advance(5.5)
+        half = self.get("sessions?state=attached")["matched"]
+        self.net.advance(12)
+        none = self.get("sessions?state=attached")["matched"]
+        TCPRuntime(self.net, C)
+        self.net.advance(6)
+        self.assertIsNone(self.node.sessions.get(C))
+        self.act("undrain")
+        TCPRuntime(self.net, C).open()
+
+        self.assertIn(half, (4, 5, 6))
+        self.assertEqual(0, none)
+        self.assertEqual("up", self.get("node")["status"])
+
+    def test_a_reload_answers_with_its_verdict(self) -> None:
+        """
+        The keys that changed, or the mistake.
+        """
+        facts: NodeFacts = self.net.operations.inspector.facts
+        self.assertRefused(self.request("POST", "reload", {"reason": REASON}), 501, "nothing to reload")
+        config = self.node.config
+
+        def read() -> Any:
+            raise ConfigError("node.toml: limits.sessions: expected a whole number, found 'x'")
+
+        facts.reloading = Reloading(config, read, [], [], lambda act: act(), self.net.wall)
+        self.assertRefused(self.request("POST", "reload", {"reason": REASON}), 409, "limits.sessions")
+        self.assertEqual(["config"], [each["what"] for each in self.get("node")["troubles"]])
+        facts.reloading = Reloading(config, lambda: config, [], [], lambda act: act(), self.net.wall)
+
+        self.assertEqual("changed: no key", self.act("reload")["details"]["text"])
+
+    def test_a_probe_says_what_would_become_of_a_message(self) -> None:
+        """
+        Nothing is sent.
+        """
+        for from_, to, outcome in (
+            (f"{A}/x", f"{B}/y", "delivered"),
+            (f"{A}/x", "comm://nobody", "no-route"),
+            (f"{A}/x", "domain://msg-node.example.org/sm", "answered"),
+            ("runtime://example.org/nobody", f"{B}/y", "refused"),
+        ):
+            answer = self.request("POST", "probe", {"from": from_, "to": to})
+            self.assertEqual(outcome, answer.json()["outcome"], answer.body)
+        self.browser.drop()
+        answer = self.request("POST", "probe", {"from": f"{A}/x", "to": f"{B}/y"})
+        self.assertEqual("waiting", answer.json()["outcome"])
+        self.assertEqual(0, self.get(f"sessions/{url(B)}")["session"]["waiting"])
+
+
+class AuditTests(AdminCase):
+    """
+    The audit log.
+    """
+
+    def test_each_action_has_its_reason_in_the_audit_log_and_a_dry_run_changes_nothing(self) -> None:
+        """
+        A dry run names the targets; then the action is done.
+        """
+        chat = "comm://example.org/chat/changes"
+        manager = "domain://msg-node.example.org/sm"
+        self.device.ask(type="subscribe", to=manager, body={"resources": [chat]})
+        facts: NodeFacts = self.net.operations.inspector.facts
+        config = self.node.config
+        facts.reloading = Reloading(config, lambda: config, [], [], lambda act: act(), self.net.wall)
+        limit = {"kind": "session", "value": A, "rate_messages": 5}
+        ban = {"kind": "runtime", "value": C, "seconds": 60}
+        acts: list[tuple[str, str, dict[str, Any]]] = [
+            ("POST", f"sessions/{url(A)}/purge", {}),
+            ("POST", f"sessions/{url(A)}/expire-token", {}),
+            ("POST", f"addresses/{url(chat)}/unbind", {}),
+            ("POST", "limits", limit),
+            ("DELETE", f"limits/{id_of('session', A)}", {}),
+            ("POST", "bans", ban),
+            ("DELETE", f"bans/{id_of('runtime', C)}", {}),
+            ("POST", "tokens", {"name": "x", "roles": ["viewer"]}),
+            ("DELETE", "tokens/x", {}),
+            ("POST", f"sessions/{url(A)}/kick", {}),
+            ("POST", "drain", {"seconds": 0}),
+            ("POST", "undrain", {}),
+            ("POST", "reload", {}),
+        ]
+        for number, (method, path, body) in enumerate(acts):
+            reason = f"reason {number}"
+            before = self.audit()
+            answer = self.request(method, f"{path}?dry_run=1", {**body, "reason": reason})
+            self.assertEqual((200, True), (answer.status, answer.json()["dry_run"]), (path, answer.body))
+            self.assertEqual(before, self.audit(), path)
+            answer = self.request(method, path, {**body, "reason": reason})
+            self.assertEqual(200, answer.status, (path, answer.body))
+            lines = self.audit()[len(before) :]
+            self.assertEqual(
+                [("intent", reason), ("result", reason)],
+                [(line["phase"], line["reason"]) for line in lines],
+                path,
+            )
+        self.assertEqual((2 * len(acts), []), mistakes(self.state / "audit"))
+
+    def test_every_action_leaves_its_intent_and_its_result(self) -> None:
+        """
+        Who, from where, what, to whom, why; nothing of a dry run.
+        """
+        self.act(f"sessions/{url(A)}/kick?dry_run=1")
+        found = self.act(f"sessions/{url(A)}/kick")
+
+        intent, result = self.audit()
+        self.assertEqual(("intent", "result"), (intent["phase"], result["phase"]))
+        self.assertEqual((found["audit"], found["audit"]), (intent["id"], result["id"]))
+        self.assertEqual(
+            ("admin-token", "kick", [A], REASON),
+            tuple(intent[key] for key in ("who", "action", "target", "reason")),
+        )
+        self.assertTrue(result["ok"])
+        self.assertEqual([result, intent], self.get("audit")["entries"])
+
+    def test_an_action_needs_a_reason(self) -> None:
+        """
+        3 to 200 characters.
+        """
+        for body in ({}, {"reason": "x"}, {"reason": "x" * 201}, {"reason": "a\nb\n"}):
+            answer = self.request("POST", f"sessions/{url(A)}/kick", body)
+            self.assertRefused(answer, 400, "reason")
+        self.assertEqual([], self.audit())
+
+    def test_what_cannot_be_audited_is_not_done_unless_it_is_urgent(self) -> None:
+        """
+        503, and the token stays; a kick is done all the same, and the lines that failed are counted.
+        """
+        (self.state / "audit").write_text("a file in the place of the directory")
+
+        answer = self.request("POST", f"sessions/{url(A)}/expire-token", {"reason": REASON})
+        self.act(f"sessions/{url(A)}/kick")
+
+        self.assertRefused(answer, 503, "nothing was done")
+        self.assertTrue(self.node.sessions.get(A).token_hash)
+        self.assertEqual("away", self.get(f"sessions/{url(A)}")["session"]["state"])
+        self.assertEqual(3, self.net.operations.audit.failures)
+        self.flushLoggedErrors()
+
+    def test_a_changed_or_removed_line_breaks_the_chain(self) -> None:
+        """
+        And is named.
+        """
+        for _ in range(3):
+            self.act("undrain")
+        [path] = (self.state / "audit").glob("*.jsonl")
+        text = path.read_text()
+        lines = text.splitlines(keepends=True)
+        self.assertEqual((6, []), mistakes(self.state / "audit"))
+
+        path.write_text(text.replace(REASON, "another reason", 1))
+        self.assertEqual([f"{path.name}, line 1: was changed"], mistakes(self.state / "audit")[1])
+        path.write_text("".join(lines[:2] + lines[3:]))
+        [found] = mistakes(self.state / "audit")[1]
+        self.assertIn("line 3: a line before it was removed", found)
+        path.write_text(text + "nonsense\n")
+        self.assertIn("is no entry", mistakes(self.state / "audit")[1][0])
+
+    def test_what_happens_without_the_api_is_noted_too(self) -> None:
+        """
+        Start, reload by signal, changed policies, traces, a token from elsewhere, and stop.
+        """
+        config = self.node.config
+        facts: NodeFacts = self.net.operations.inspector.facts
+        facts.reloading = Reloading(config, lambda: config, [], [], lambda act: act(), self.net.wall)
+        trail = self.net.operations.trail
+        named = self.named("operator")
+        trail.startService()
+        facts.reloading.reload()
+        body = {"policies": [], "key": "x"}
+        self.request("PUT", "policy/policies/x", body, **{"X-Reason": "first try"})
+        self.request("POST", "traces", {"session": A, "reason": REASON})
+        for peer in (None, ELSEWHERE, None, ELSEWHERE):
+            self.request("GET", "node", token=named, peer=peer)
+        trail.stopService()
+
+        found = [(line["action"], line["who"]) for line in self.audit() if line["phase"] == "result"]
+        self.assertEqual(
+            [
+                ("token add", "admin-token"),
+                ("start", ""),
+                ("reload", "signal"),
+                ("policy addPolicy", "admin-token"),
+                ("trace start", "admin-token"),
+                ("token use", "operator"),
+                ("stop", ""),
+            ],
+            found,
+        )
+
+    def test_a_reason_may_be_a_header_of_a_request_without_a_body(self) -> None:
+        """
+        For DELETE.
+        """
+        self.act("tokens", name="x", roles=["viewer"])
+
+        answer = self.request("DELETE", "tokens/x", **{"X-Reason": REASON})
+
+        self.assertEqual(200, answer.status)
+        self.assertEqual(REASON, self.audit()[-1]["reason"])

@@ -1,0 +1,144 @@
+"""
+The admin API in a domain of several nodes: reads of all nodes, and actions that reach the one that matters.
+"""
+
+from typing import Any
+
+from msgnode.cluster.member_requests import MemberRequests
+from tests.support.admin_case import REASON, A, AdminCase, B, C, url
+from tests.support.cluster_members import MemoryCluster
+from tests.support.fakes import MemoryNode, directory
+from tests.support.network import Network
+from tests.support.runtimes import TCPRuntime
+
+HERE, THERE = "mn://example.org/test", "mn://example.org/other"
+
+
+class ClusterCase(AdminCase):
+    """
+    Two nodes; the operator asks the first, the client C is at the second.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.other = Network(
+            MemoryNode(clock=self.node.clock, state=str(directory(self)), node="other", **self.sections)
+        )
+        self.other.tokens.startService()
+        self.other.listener("admin")
+        self.net.listener("admin")
+        self.cluster = MemoryCluster(clock=self.net.clock)
+        for network, name in ((self.net, HERE), (self.other, THERE)):
+            self.join(network, name)
+        self.cluster.connect()
+        self.net.advance(0.1)
+        self.far = TCPRuntime(self.other, C).open()
+
+    def join(self, network: Network, name: str) -> None:
+        members = self.cluster.start(name)
+        members.listener = requests = MemberRequests(members, self.cluster.clock)
+        network.node.operator_requests.join(requests, lambda: (HERE, THERE))
+
+    def other_sessions(self) -> list[str]:
+        return [each.runtime for each in self.other.node.sessions if each.connection is not None]
+
+
+class ReadTests(ClusterCase):
+    """
+    Reads
+    """
+
+    def test_all_nodes_are_asked_at_once(self) -> None:
+        """
+        A node that does not answer is named with the reason.
+        """
+        found = self.get("sessions?node=all")["nodes"]
+        self.assertEqual({HERE, THERE}, set(found))
+        self.assertEqual([C], [row["runtime"] for row in found[THERE]["sessions"]])
+        self.assertEqual([HERE, THERE], [each["name"] for each in self.get("nodes")["nodes"]])
+
+        self.cluster.kill(THERE)
+
+        found = self.get("sessions?node=all")["nodes"]
+        self.assertEqual(2, found[HERE]["total"])
+        self.assertEqual((503, "no-path"), (found[THERE]["code"], found[THERE]["reason"]))
+
+    def test_a_session_is_found_wherever_it_is(self) -> None:
+        """
+        The answer names its node.
+        """
+        found = self.get(f"sessions/{url(C)}")
+
+        self.assertEqual((C, THERE), (found["session"]["runtime"], found["node"]))
+        self.assertRefused(self.request("GET", f"sessions/{url(C + 'x')}"), 404, "there is no session")
+
+        self.cluster.kill(THERE)
+        self.assertRefused(self.request("GET", f"sessions/{url(C)}"), 503, "did not answer")
+
+
+class ActionTests(ClusterCase):
+    """
+    Actions
+    """
+
+    def test_a_kick_reaches_the_node_that_has_the_session(self) -> None:
+        """
+        Its audit log has the operator's name, and both nodes' roles are the same.
+        """
+        viewer = self.named("viewer")
+        refused = self.request("POST", f"sessions/{url(C)}/kick", {"reason": REASON}, viewer)
+        self.assertRefused(refused, 403, "role")
+
+        tried = self.act(f"sessions/{url(C)}/kick?dry_run=1")
+        self.assertEqual(([C], [C]), (tried["targets"], self.other_sessions()))
+        found = self.act(f"sessions/{url(C)}/kick")
+        self.other.advance(6)
+
+        self.assertEqual((1, THERE, []), (found["done"], found["node"], self.other_sessions()))
+        line: dict[str, Any] = self.other.operations.audit.recent[-1]
+        self.assertEqual(
+            ("admin-token", "node", HERE, "kick"),
+            tuple(line[key] for key in ("who", "via", "peer", "action")),
+        )
+
+    def test_a_ban_is_one_of_every_node(self) -> None:
+        """
+        And is lifted at every node; one that did not answer is named.
+        """
+        found = self.act("bans", kind="runtime", value=C, seconds=600)
+        self.assertEqual((1, 1), (found["done"], found["details"]["nodes"][THERE]))
+        self.assertEqual([C], [ban.value for ban in self.other.node.bans.all()])
+
+        self.act(f"bans/{found['details']['ban']['id']}", "DELETE")
+        self.assertEqual([], self.other.node.bans.all())
+
+        self.cluster.kill(THERE)
+        found = self.act("bans", kind="user", value="user://x", seconds=600)
+        self.assertIn("is away", found["details"]["nodes"][THERE])
+
+    def test_many_are_kicked_at_every_node_when_their_number_is_confirmed(self) -> None:
+        """
+        That of all nodes together; one that does not answer is named.
+        """
+        body = {"filter": {"q": "runtime:"}}
+        tried = self.act("sessions/kick?dry_run=1", **body)
+        self.assertEqual((3, {A, B, C}), (tried["done"], set(tried["targets"])))
+        refused = self.request("POST", "sessions/kick?confirm=2", {"reason": REASON, **body})
+        self.assertRefused(refused, 409, "confirm=3")
+        self.assertEqual([C], self.other_sessions())
+
+        found = self.act("sessions/kick?confirm=3", **body)
+        self.other.advance(6)
+
+        self.assertEqual((3, 1, []), (found["done"], found["details"]["nodes"][THERE], self.other_sessions()))
+        self.cluster.kill(THERE)
+        found = self.act("sessions/kick?confirm=2", **body)
+        self.assertIn("is away", found["details"]["nodes"][THERE])
+
+    def test_a_local_session_needs_no_other_node(self) -> None:
+        """
+        It is kicked while the other one is down.
+        """
+        self.cluster.kill(THERE)
+
+        self.assertEqual([A], self.act(f"sessions/{url(A)}/kick")["targets"])

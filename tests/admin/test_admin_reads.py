@@ -1,0 +1,376 @@
+"""
+`GET /api/v1/...` on the admin listener: what an operator reads.
+"""
+
+import json
+
+from msgnode.admin.reads.config_report import without_secrets
+from msgnode.admin.reads.session_list import KEYS
+from tests.support.admin_case import A, AdminCase, B, C, url
+from tests.support.poll_runtime import PollRuntime
+from tests.support.runtimes import WebSocketRuntime, dumps
+
+
+class SessionTests(AdminCase):
+    """
+    `sessions`
+    """
+
+    def test_every_session_is_listed_with_its_peer_connector_and_counters(self) -> None:
+        """
+        Who is connected, from where, since when, as whom.
+        """
+        self.node.sessions.get(A).identity = "user://example.org/ann"
+        self.net.advance(5)
+        self.device.send(dumps({"id": 1, "type": "update", "from": f"{A}/x", "to": f"{B}/y"}))
+
+        found = self.get("sessions")
+
+        self.assertEqual((2, 2, None), (found["total"], found["matched"], found["next"]))
+        first, second = found["sessions"]
+        self.assertEqual((A, "attached", "line"), (first["runtime"], first["state"], first["connector"]))
+        self.assertEqual("user://example.org/ann", first["user"])
+        self.assertTrue(first["peer"].startswith("192.0.2.1:"))
+        self.assertEqual(self.net.wall() - 5, first["since"])
+        self.assertEqual((1, 0), (first["in_messages"], first["out_messages"]))
+        self.assertEqual((0, 1), (second["in_messages"], second["out_messages"]))
+        self.assertEqual(first["in_bytes"], second["out_bytes"])
+
+    def test_sessions_are_filtered(self) -> None:
+        """
+        By a part of the name, by state, connector, user, network, and what waits.
+        """
+        PollRuntime(self.net, C).open()
+        self.browser.drop()
+        self.device.send(dumps({"id": 1, "type": "update", "from": f"{A}/x", "to": f"{B}/y"}))
+        self.node.sessions.get(A).identity = "user://example.org/ann"
+
+        for query, expected in (
+            ("q=ORG/a", [A]),
+            ("q=ann", [A]),
+            ("state=away", [B]),
+            ("state=attached", [A, C]),
+            ("state=slow", []),
+            ("connector=poll", [C]),
+            ("user=user://example.org/ann", [A]),
+            ("peer=192.0.2.0/24", [A, C]),
+            ("peer=10.0.0.1", []),
+            ("min_waiting_bytes=10", [B]),
+            ("idle_over=10000000", [B, C]),
+        ):
+            found = self.get(f"sessions?{query}")
+            self.assertEqual(expected, [row["runtime"] for row in found["sessions"]], query)
+            self.assertEqual(len(expected), found["matched"], query)
+
+    def test_sessions_are_sorted_by_each_key_in_pages(self) -> None:
+        """
+        Each session is on one page, in order, whatever the key and the direction.
+        """
+        for number in range(7):
+            client = WebSocketRuntime(self.net, f"runtime://example.org/n{number}").open()
+            for _ in range(number % 3):
+                client.send(dumps({"id": 1, "type": "update", "from": f"{client.url}/x", "to": f"{A}/y"}))
+
+        for key in ("runtime", *KEYS, *(f"-{key}" for key in KEYS)):
+            seen: list[tuple[float, str]] = []
+            cursor: str | None = ""
+            while cursor is not None:
+                found = self.get(f"sessions?sort={key}&limit=2&cursor={cursor}")
+                seen += [(row[key.lstrip("-")] or 0, row["runtime"]) for row in found["sessions"]]
+                cursor = found["next"]
+            self.assertEqual(9, len({runtime for _, runtime in seen}), key)
+            self.assertEqual(9, len(seen), key)
+            if key != "opened_at":
+                values = [value for value, _ in seen]
+                self.assertEqual(sorted(values, reverse=key.startswith("-")), values, key)
+
+    def test_wrong_parameters_are_answered_with_what_is_expected(self) -> None:
+        """
+        400, with the name of the parameter.
+        """
+        for query, part in (
+            ("colour=red", "known are q, state"),
+            ("state=asleep", "attached, away, slow"),
+            ("sort=beauty", "waiting_bytes"),
+            ("limit=0", "1 to 1000"),
+            ("limit=many", "parameter limit"),
+            ("peer=there", "10.0.0.0/8"),
+            ("cursor=!!", "`next`"),
+            ("q=a&q=b", "twice"),
+        ):
+            self.assertRefused(self.request("GET", f"sessions?{query}"), 400, part)
+
+    def test_no_more_than_two_lists_are_made_at_a_time(self) -> None:
+        """
+        The third is answered 429, and may come again.
+        """
+        self.net.operations.inspector.walks = 2
+
+        answer = self.request("GET", "sessions")
+
+        self.assertRefused(answer, 429, "try again")
+        self.assertEqual("1", answer.headers["Retry-After"])
+        self.net.operations.inspector.walks = 0
+        self.get("sessions")
+
+    def test_one_session_is_shown_with_addresses_queue_and_refusals(self) -> None:
+        """
+        Everything about one.
+        """
+        self.browser.ask(
+            type="subscribe",
+            to="domain://msg-node.example.org/sm",
+            body={"resources": ["comm://example.org/chat/changes"]},
+        )
+        self.browser.drop()
+        self.device.send(dumps({"id": 1, "type": "update", "from": f"{A}/x", "to": f"{B}/y"}))
+        self.device.send(
+            dumps({"id": 2, "type": "create", "from": f"{A}/x", "to": "domain://registry.example.org"})
+        )
+
+        away, device = self.get(f"sessions/{url(B)}"), self.get(f"sessions/{url(A)}")
+
+        self.assertEqual("away", away["session"]["state"])
+        self.assertEqual(
+            [{"address": "comm://example.org/chat/changes", "why": ["subscribed"]}], away["addresses"]
+        )
+        self.assertEqual(1, len(away["queue"]))
+        self.assertNotIn("body", json.dumps(away["queue"]))
+        self.assertEqual(["not-handled"], [each["reason"] for each in device["refusals"]])
+        self.assertRefused(self.request("GET", f"sessions/{url(C)}"), 404, "there is no session")
+
+    def test_names_with_percent_signs_are_found(self) -> None:
+        """
+        A path is decoded once.
+        """
+        name = "runtime://example.org/50%25"
+        WebSocketRuntime(self.net, name).open()
+
+        self.assertEqual(name, self.get(f"sessions/{url(name)}")["session"]["runtime"])
+
+
+class ConnectionTests(AdminCase):
+    """
+    `connections`
+    """
+
+    def test_open_and_closed_connections_are_listed(self) -> None:
+        """
+        With who closed them, and why.
+        """
+        self.browser.drop()
+
+        opened, closed = self.get("connections"), self.get("connections?state=closed")
+
+        self.assertEqual([A], [row["session"] for row in opened["connections"]])
+        [row] = closed["connections"]
+        self.assertEqual((B, "client", "websocket"), (row["session"], row["by"], row["connector"]))
+        self.assertEqual([], self.get("connections?state=closed&by=admin")["connections"])
+        self.assertRefused(self.request("GET", "connections?state=new"), 400, "open or closed")
+
+    def test_connections_have_pages(self) -> None:
+        """
+        The newest first.
+        """
+        first = self.get("connections?limit=1")
+        second = self.get(f"connections?limit=1&cursor={first['next']}")
+
+        self.assertEqual([B, A], [found["connections"][0]["session"] for found in (first, second)])
+        self.assertIsNone(second["next"])
+
+
+class AddressTests(AdminCase):
+    """
+    `addresses`
+    """
+
+    def test_an_address_names_who_hears_it_and_why(self) -> None:
+        """
+        A subscription, a runtimeURL, an address of the node, and nobody.
+        """
+        chat = "comm://example.org/chat/changes"
+        manager = "domain://msg-node.example.org/sm"
+        self.browser.ask(type="subscribe", to=manager, body={"resources": [chat]})
+
+        found = self.get(f"addresses/{url(chat)}")
+        self.assertEqual([(B, ["subscribed"])], [(each["runtime"], each["why"]) for each in found["hearers"]])
+        self.assertEqual(["runtime"], self.get(f"addresses/{url(A + '/x')}")["hearers"][0]["why"])
+        self.assertTrue(self.get(f"addresses/{url(manager)}")["is_of_node"])
+        self.assertEqual(0, self.get(f"addresses/{url('comm://nobody')}")["number"])
+
+    def test_addresses_are_found_by_their_beginning(self) -> None:
+        """
+        In pages; without a beginning it is an error.
+        """
+        addresses = [f"comm://example.org/{number}/changes" for number in range(5)]
+        manager = "domain://msg-node.example.org/sm"
+        self.browser.ask(type="subscribe", to=manager, body={"resources": [*addresses, "data://x/y"]})
+
+        seen: list[str] = []
+        cursor: int | None = 0
+        while cursor is not None:
+            found = self.get(f"addresses?prefix={url('comm:')}&limit=2&cursor={cursor}")
+            seen += [row["address"] for row in found["addresses"]]
+            cursor = found["next"]
+        self.assertEqual(sorted(addresses), sorted(seen))
+        self.assertRefused(self.request("GET", "addresses"), 400, "prefix")
+
+
+class RefusalTests(AdminCase):
+    """
+    `refusals`
+    """
+
+    sections = {"session": {"from_check": "refuse"}}
+
+    def test_a_refusal_says_why_and_what_would_change_it(self) -> None:
+        """
+        By session, by code, by the id of the message.
+        """
+        self.device.send(dumps({"id": 77, "type": "update", "from": f"{B}/x", "to": f"{B}/y"}))
+
+        for query in ("", f"?session={A}", "?code=403", "?id=77", "?reason=not-your-address", "?to=/b/y"):
+            [found] = self.get(f"refusals{query}")["refusals"]
+            self.assertIn("is not yours to send from", found["text"])
+            self.assertIn("session.from_check", found["remedy"])
+        for query in ("?code=404", "?session=x", "?after=1", "?since=99999999999"):
+            self.assertEqual([], self.get(f"refusals{query}")["refusals"])
+
+
+class NodeTests(AdminCase):
+    """
+    `node`, `config`, `top`, `series`, `pools`
+    """
+
+    sections = {
+        "pools": {"sip": {"scheme": "sip", "pattern": "sip:guest{1..3}@example.org"}},
+        "limits": {"sessions": 2},
+    }
+
+    def test_the_node_says_how_it_is_and_what_is_wrong(self) -> None:
+        """
+        A limit that is reached is a trouble, as a sentence.
+        """
+        found = self.get("node")
+
+        self.assertEqual(("up", {"attached": 2, "away": 0}), (found["status"], found["sessions"]))
+        self.assertEqual({"used": 2, "limit": 2}, found["uses"]["sessions"])
+        self.assertIn("sessions: 2 of 2 are used (100%)", [each["text"] for each in found["troubles"]])
+        self.assertGreater(found["rss"], 0)
+
+    def test_the_configuration_has_the_origin_of_each_key_and_no_secret(self) -> None:
+        """
+        Default, file, option; a password in a URL is hidden, too.
+        """
+        facts = self.net.operations.inspector.facts
+        facts.given = {"domain": "example.org"}
+        path = self.state / "node.toml"
+        path.write_text("[limits]\nsessions = 2\n")
+        facts.config_file = str(path)
+
+        keys = {row["key"]: row for row in self.get("config")["keys"]}
+
+        self.assertEqual(
+            ("option", "file", "default"),
+            tuple(keys[key]["origin"] for key in ("domain", "limits.sessions", "limits.connections")),
+        )
+        self.assertEqual(2, keys["limits.sessions"]["value"])
+        self.assertEqual("***", without_secrets("cluster.password", "hush"))
+        self.assertEqual("", without_secrets("cluster.password", ""))
+        self.assertEqual(["nats://***@h:1"], without_secrets("cluster.url", ["nats://u:hush@h:1"]))
+        self.assertEqual(
+            [{"client_secret": "***", "issuer": "https://x"}],
+            without_secrets("identity.providers", [{"client_secret": "hush", "issuer": "https://x"}]),
+        )
+
+    def test_top_shows_who_sends_most_now(self) -> None:
+        """
+        Rates are measured from the first question on.
+        """
+        self.get("top")
+        for _ in range(20):
+            self.device.send(dumps({"id": 1, "type": "update", "from": f"{A}/x", "to": f"{B}/y"}))
+        self.net.advance(1)
+
+        found = self.get("top?by=in_messages")
+
+        self.assertEqual(A, found["rows"][0]["name"])
+        self.assertAlmostEqual(20, found["rows"][0]["in_messages"] * found["over"], delta=1)
+        self.assertEqual("192.0.2.1", self.get("top?group=peer")["rows"][0]["name"])
+        self.assertRefused(self.request("GET", "top?by=beauty"), 400, "in_messages")
+
+    def test_nothing_is_sampled_when_nobody_asks_for_the_top(self) -> None:
+        """
+        Five minutes after the last question.
+        """
+        self.get("top")
+        self.net.advance(320)
+
+        slices = self.node.slices.done
+        self.net.advance(60)
+
+        self.assertEqual(slices, self.node.slices.done)
+
+    def test_history_has_totals_as_rates_and_levels(self) -> None:
+        """
+        Every five seconds, and it survives a restart.
+        """
+        history = self.net.operations.history
+        history.startService()
+        for _ in range(10):
+            self.device.send(dumps({"id": 1, "type": "update", "from": f"{A}/x", "to": f"{B}/y"}))
+        self.net.advance(11)
+        query = f"series?names=in_messages,sessions_attached&from={self.net.wall() - 15}"
+        before = self.get(query)
+        history.stopService()
+        history.startService()
+
+        self.assertIn(2, before["series"]["in_messages"])
+        self.assertEqual(2, before["series"]["sessions_attached"][-1])
+        self.assertEqual(before["series"], self.get(query)["series"])
+        history.stopService()
+        self.assertRefused(self.request("GET", "series?names=luck"), 400, "in_messages")
+
+    def test_pools_show_who_has_each_address(self) -> None:
+        """
+        Three addresses, two leased.
+        """
+        to = "domain://msg-node.example.org/address-allocation"
+        self.device.ask(to=to, body={"scheme": "sip", "value": {"number": 2}})
+
+        found = self.get("pools")
+
+        self.assertEqual(({"sip": 3}, {"sip": 2}), (found["sizes"], found["leased"]))
+        self.assertEqual({A}, {lease["session"] for lease in found["leases"]})
+
+    def test_other_nodes_of_the_domain_are_asked_by_their_name(self) -> None:
+        """
+        A node that is alone asks itself; a name that it does not know is 404.
+        """
+        every = self.get("sessions?node=all&limit=1")["nodes"]
+
+        self.assertEqual(["mn://example.org/test"], list(every))
+        self.assertEqual(1, len(every["mn://example.org/test"]["sessions"]))
+        self.assertEqual(2, self.get("sessions?node=test")["total"])
+        self.assertRefused(self.request("GET", "sessions?node=other"), 404, "there are test")
+
+    def test_openapi_describes_every_endpoint(self) -> None:
+        """
+        A document made from the types.
+        """
+        found = self.get("openapi.json")
+
+        self.assertEqual("3.1.0", found["openapi"])
+        for endpoint in self.net.operations.endpoints():
+            self.assertIn(endpoint.verb.lower(), found["paths"][f"/api/v1/{endpoint.path}"])
+        rows = found["components"]["schemas"]["SessionRow"]["properties"]
+        self.assertIn("waiting_bytes", rows)
+
+    def test_unknown_paths_and_methods_are_answered_with_the_known_ones(self) -> None:
+        """
+        404 and 405.
+        """
+        self.assertRefused(self.request("GET", "luck"), 404, "sessions")
+        answer = self.request("DELETE", "sessions")
+        self.assertRefused(answer, 405, "expected GET")
+        self.assertEqual("GET", answer.headers["Allow"])
