@@ -367,3 +367,19 @@ def test_paired_runs_give_a_ratio_with_an_interval() -> None:
     ours, theirs = [10.0 + n / 10 for n in range(11)], [10.0] * 11
 
     assert (1.05, 1.01, 1.09) == pytest.approx(statistics.paired(ours, theirs))
+
+
+def test_what_is_counted_is_told_at_the_end_of_a_read() -> None:
+    """
+    Also if something else than a payload ends it, such as a ping.
+    """
+    transports = pytest.importorskip("benchmark.load.transports", reason="needs picows")
+    told: list[int] = []
+    inbox = transports.Inbox(whole=True)
+    inbox.receipt = told.append
+
+    inbox.take(frames.MARK, False)
+    inbox.end()
+    inbox.end()
+
+    assert told == [1]
