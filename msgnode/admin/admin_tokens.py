@@ -8,6 +8,7 @@ the hashes of named tokens, which are valid from anywhere (access/named_tokens.p
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from errno import EDQUOT, ENOSPC
 from hmac import compare_digest
@@ -33,7 +34,7 @@ log = Logger()
 
 FILE = "admin-token"
 EVERY = frozenset({"*"})
-MAX_HOSTS = 1001  # one of each token
+MAX_NAMES, HOSTS_OF_ONE = 1001, 16  # tokens, and IP addresses of each, that are remembered
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 IMPLIED = {VIEWER: {OPERATOR, ADMIN}, OPERATOR: {ADMIN}}  # roles that include another one
 HOW = "name the token of <state>/admin-token, or a named one: Authorization: Bearer mna_..."
@@ -44,7 +45,7 @@ class AdminTokens(Service):
     The files of tokens.  They are read for every request, so that a token removed from them is void at once.
 
     `wall` gives seconds since 1970, `seconds` those of a clock that never jumps. `moved` is called with the
-    operator, the IP address and the one before when a token comes from another one than before.
+    operator, the IP address and the one before when a token comes from one that is new.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class AdminTokens(Service):
         self.named = NamedTokens(None if state == "none" else Path(state, NAMED))
         self.failures = FailureThrottle(seconds)
         self.moved: Callable[[Operator, str, str], object] = lambda operator, host, before: None
-        self._hosts: dict[str, str] = {}  # of each named token, from which it came last
+        self._hosts: dict[str, deque[str]] = {}  # of each token, from which it came lately
         self._wall = wall
 
     def startService(self) -> None:
@@ -130,14 +131,16 @@ class AdminTokens(Service):
         raise Rejected(HOW, 401, "token")
 
     def _note_host(self, operator: Operator, host: str) -> None:
-        before = self._hosts.get(operator.name)
-        if before == host:
+        known = self._hosts.get(operator.name)
+        if known is None:
+            if len(self._hosts) >= MAX_NAMES:
+                self._hosts.clear()
+            known = self._hosts[operator.name] = deque(maxlen=HOSTS_OF_ONE)
+        if host in known:
             return
-        if before is None and len(self._hosts) >= MAX_HOSTS:
-            self._hosts.clear()
-        self._hosts[operator.name] = host
-        if before is not None:
-            self.moved(operator, host, before)
+        if known:
+            self.moved(operator, host, known[-1])
+        known.append(host)
 
 
 def is_local(peer: object) -> bool:

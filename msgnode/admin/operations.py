@@ -20,6 +20,7 @@ from msgnode.admin.actions.session_actions import Kick, KickMany, SessionActions
 from msgnode.admin.actions.token_actions import TokenActions, TokenList, TokenRequest
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.api.endpoint import EVERY_NODE, HOLDER, Call, Endpoint, NoQuery, Reason
+from msgnode.admin.backup_api import Backups
 from msgnode.admin.health import EventLoopLag
 from msgnode.admin.live.service import Live
 from msgnode.admin.node_facts import NodeFacts
@@ -71,6 +72,7 @@ class Operations:
         self.inspector = Inspector(node, facts, lag, clock)
         self.audit = AuditLog(state, facts.wall, run, lambda: node.config.admin.audit_keep_days)
         self.history = History(self.inspector, None if state is None else state / HISTORY)
+        self.backups = Backups(node, run)
         self.live = Live(node, facts, clock, run, facts.wall)
         self._top = Top(self.inspector)
         audited = Audited(self.audit)
@@ -196,8 +198,11 @@ class Operations:
             role: str = OPERATOR,
             verb: str = "POST",
             reach: str = "",
+            is_bulk: bool = False,
         ) -> Endpoint:
-            return Endpoint(verb, path, role, summary, act, ActionResult, body=body, reach=reach)
+            return Endpoint(
+                verb, path, role, summary, act, ActionResult, body=body, reach=reach, is_bulk=is_bulk
+            )
 
         sessions, bans, node, tokens = self._sessions, self._bans, self._node, self._tokens
         return [
@@ -206,6 +211,8 @@ class Operations:
                 "Close the connections of the sessions that match.",
                 sessions.kick_many,
                 KickMany,
+                reach=EVERY_NODE,
+                is_bulk=True,
             ),
             action(
                 "sessions/{runtime}/kick",

@@ -1,5 +1,5 @@
 """
-`msgnode state`: checks and repairs the state directory of a node.
+`msgnode state`: checks, repairs and restores the state directory of a node.
 """
 
 import json
@@ -14,14 +14,16 @@ from typing import NoReturn
 import click
 
 from msgnode.config.schema import Config
-from msgnode.storage.database import NAME, examine_database, lock, salvage
-from msgnode.storage.spool_recovery import examine, mark_incomplete, repair
+from msgnode.storage.backup.manifest import BackupRefused
+from msgnode.storage.backup.restoring import examine_backup, restore_backup
+from msgnode.storage.database import NAME, examine_database, is_newer, lock, salvage
+from msgnode.storage.spool_recovery import NewerSegment, examine, mark_incomplete, repair
 
 
-@click.group()
+@click.group(short_help="Check, repair or restore the state of a stopped node.")
 def state() -> None:
     """
-    Check or repair the state directory of a node that is stopped.
+    Check, repair or restore the state directory of a node that is stopped.
     """
 
 
@@ -40,12 +42,16 @@ def check(directory: Path | None, as_json: bool) -> None:
     """
     with _stopped(directory, as_json) as directory:
         wrong = examine_database(directory / NAME) + examine(directory / "spool")
+        newer = any("was written by a newer msgnode" in text for text in wrong)
     if as_json:
         click.echo(json.dumps({"ok": not wrong, "problems": wrong}))
     elif wrong:
         for text in wrong:
             click.echo(text)
-        click.echo(f"'msgnode state repair {directory}' moves damaged files aside and keeps what can be read")
+        if not newer:
+            click.echo(
+                f"'msgnode state repair {directory}' moves damaged files aside and keeps what can be read"
+            )
     else:
         click.echo(f"{directory}: ok")
     raise SystemExit(1 if wrong else 0)
@@ -53,22 +59,72 @@ def check(directory: Path | None, as_json: bool) -> None:
 
 @state.command(name="repair")
 @_directory
+@click.option(
+    "--downgrade", is_flag=True, help="Keep what this version understands of a file that a newer one wrote."
+)
 @_as_json
-def repair_command(directory: Path | None, as_json: bool) -> None:
+def repair_command(directory: Path | None, downgrade: bool, as_json: bool) -> None:
     """
     Move damaged files aside as NAME.damaged-TIME, and keep what can be read of them.
 
     The node cannot know then which messages are missing: it reports `missed: null` to every client
-    with acknowledged resume.
+    with acknowledged resume.  Files that a newer msgnode wrote are left alone.
     """
     with _stopped(directory, as_json) as directory:
-        done = _repair_database(directory / NAME)
-        done += repair(directory / "spool")
+        if not downgrade and is_newer(directory / NAME):
+            _refuse(examine_database(directory / NAME)[0], 1, as_json)
+        try:
+            done = repair(directory / "spool")
+        except NewerSegment as why:
+            _refuse(str(why), 1, as_json)
+        done = _repair_database(directory / NAME) + done
     if as_json:
         click.echo(json.dumps({"ok": True, "done": done}))
     else:
         for text in done or [f"{directory}: nothing to repair"]:
             click.echo(text)
+
+
+@state.command()
+@click.argument("backup", type=click.Path(path_type=Path))
+@_directory
+@click.option("--replace", is_flag=True, help="Move the state that is there aside as DIRECTORY.before-TIME.")
+@click.option(
+    "--check", "only_check", is_flag=True, help="Compare the backup with its manifest, and restore nothing."
+)
+@_as_json
+def restore(backup: Path, directory: Path | None, replace: bool, only_check: bool, as_json: bool) -> None:
+    """
+    Restore BACKUP, made by 'msgnode admin backup', into DIRECTORY.
+
+    Without DIRECTORY, restore into the default state directory.  Clients that acknowledge are notified that
+    messages may be missing, and messages that were delivered after the backup are delivered again.
+
+    \b
+    Examples:
+      msgnode state restore --check /backups/backup-20260314T040000Z
+      msgnode state restore /backups/backup-20260314T040000Z /var/lib/msgnode/state
+    """
+    target = directory or Path(Config().state)
+    try:
+        if only_check:
+            manifest, wrong = examine_backup(backup)
+            if wrong:
+                _refuse("the backup is damaged: " + "; ".join(wrong), 1, as_json)
+            text, aside = f"{backup}: ok", None
+        else:
+            manifest, aside = restore_backup(backup, target, replace)
+            moved = f"; what was there is in {aside}" if aside is not None else ""
+            text = f"{target}: restored{moved}"
+    except BackupRefused as why:
+        _refuse(str(why), 1, as_json)
+    made = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(manifest.created))
+    if as_json:
+        found = {"ok": True, "domain": manifest.domain, "node": manifest.node, "created": manifest.created}
+        click.echo(json.dumps({**found, "aside": None if aside is None else str(aside)}))
+        return
+    click.echo(text)
+    click.echo(f"  of {manifest.domain}, node {manifest.node}, {made}, msgnode {manifest.msgnode}")
 
 
 def _repair_database(path: Path) -> list[str]:

@@ -54,7 +54,8 @@ class ConfigError(Exception):
 
 class AdminOptions(Section):
     """
-    The admin listener, the host names that requests to it may use, and whether traces may show bodies.
+    The admin listener, the host names that requests to it may use, whether traces may show bodies, the
+    directory of backups ("": `backups` in the state directory), and how many of them are kept.
     """
 
     listen: str | None = None
@@ -62,6 +63,8 @@ class AdminOptions(Section):
     trace_bodies: bool = False
     open_metrics: bool = False
     audit_keep_days: Count = 400
+    backup_dir: str = ""
+    keep_backups: Count = 7
 
 
 class SessionTimes(Section):
@@ -127,6 +130,8 @@ class StorageOptions(Section):
     max_spool_bytes_per_sender: OrOff = 1024 * 1024 * 1024
     max_traffic_line_bytes: Annotated[int, Meta(ge=16384)] = 32 * 1024
     max_traffic_bytes_per_hour: OrOff = 8 * 1024 * 1024 * 1024
+    traffic_keep_days: Annotated[int, Meta(ge=0, le=36500)] = 0
+    traffic_compress: bool = False
 
 
 class AllocationLimits(Section):

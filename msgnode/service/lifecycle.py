@@ -16,7 +16,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from msgnode.config.schema import Config, ConfigError
-from msgnode.service.log_format import LoggingService
+from msgnode.service.process.log_format import LoggingService
 
 log = Logger()
 

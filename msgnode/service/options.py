@@ -13,7 +13,7 @@ from msgnode import __version__
 from msgnode.config.loader import load
 from msgnode.config.schema import Config, ConfigError
 from msgnode.service.lifecycle import exit_on_config_error
-from msgnode.service.log_format import check_log_options
+from msgnode.service.process.log_format import check_log_options
 
 RENAMED = {"--line": "--lines"}  # the old and the new name of options
 

@@ -22,7 +22,7 @@ from msgnode.sessions.queue import QueuedMessage
 from msgnode.sessions.session import Session
 from msgnode.storage.session_store import Store
 from msgnode.storage.spool import Spool
-from msgnode.storage.spool_recovery import CorruptSegment
+from msgnode.storage.spool_recovery import CorruptSegment, NewerSegment
 
 log = Logger()
 
@@ -44,6 +44,8 @@ class Restart(Service):
         rows = self._store.open()
         try:
             owed = self._spool.open()
+        except NewerSegment as why:
+            raise ConfigError(f"state: {why}") from why
         except CorruptSegment as why:
             raise ConfigError(f"state: {why}; 'msgnode state repair {directory}' moves it aside") from why
         except OSError as why:

@@ -18,6 +18,7 @@ from msgnode import __version__
 from msgnode.admin.access.figures import Figures
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.api.resource import AdminAPI
+from msgnode.admin.backup_api import BackupResource
 from msgnode.admin.cluster_metrics import ClusterCollector
 from msgnode.admin.health import EventLoopLag, HealthResource, LivenessResource
 from msgnode.admin.link_metrics import LinkCollector
@@ -55,9 +56,9 @@ from msgnode.service.data_plane_selection import data_plane_services, make_data_
 from msgnode.service.federation import Federation, make_federation, warn_of_links
 from msgnode.service.lifecycle import NodeService, exit_on_config_error
 from msgnode.service.options import Options
+from msgnode.service.process.systemd import systemd_notifier
 from msgnode.service.records import RecordsLoader
 from msgnode.service.recovery import Restart
-from msgnode.service.systemd import systemd_notifier
 from msgnode.service.unlinked_streams import UnlinkedStreams
 from msgnode.service.welcome import VARIABLE, Welcome
 from msgnode.service.wiring import (
@@ -74,6 +75,7 @@ from msgnode.storage.session_store import MAX_NOTED_BYTES, MIN_NOTED_BYTES, Stor
 from msgnode.storage.spool import Spool
 from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.traffic_log import NoLog, TrafficLog
+from msgnode.storage.traffic_retention import Retention, TrafficRetention
 from msgnode.transport.allowed_hosts import admin_hosts
 from msgnode.transport.cork import Cork
 from msgnode.transport.listener import Listener
@@ -156,7 +158,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     )
     return [
         facts.reloading,
-        *_recording(traffic, config, reactor),
+        *_recording(traffic, config, reactor, in_thread),
         *data_plane_services(node, reactor),
         *_restoring(node, store, spool, streams, reactor),
         lag,
@@ -273,12 +275,16 @@ def _reloading(
     return Reloading(options.loaded, options.read, renewed, apply, reactor.callFromThread)
 
 
-def _recording(traffic: TrafficLog | None, config: Config, reactor: Any) -> list[Service]:
+def _recording(
+    traffic: TrafficLog | None, config: Config, reactor: Any, in_thread: Callable[..., Any]
+) -> list[Service]:
     if traffic is None:
         return []
     assert traffic.watermark is not None
     lines = NodeLines(traffic, __version__, lambda: revision(config), reactor, time.time_ns)
-    return [traffic, Watching([traffic.watermark], reactor), lines]
+    kept = Retention(Path(config.traffic), traffic.prefix)
+    retention = TrafficRetention(kept, config.storage, reactor, in_thread)
+    return [traffic, Watching([traffic.watermark], reactor), lines, retention]
 
 
 def _restoring(
@@ -392,6 +398,7 @@ def _admin_resources(
             "api/v1/policy": PolicyAdmin(commands, admins, operations.trail.act),
             "api/v1/events": EventsResource(operations.live.streams, admit),
             "api/v1/traces": TracesResource(operations.live.traces, admit, operations.trail.act),
+            "api/v1/backup": BackupResource(operations.backups, admins.admit, operations.trail.act),
             "api/v1/links": LinksResource(node, admins),
             "api/v1/routes": RoutesResource(node, admins),
         },

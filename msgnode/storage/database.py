@@ -67,6 +67,19 @@ COLUMNS = {
 
 Change = tuple[str, tuple[Any, ...]]
 
+# The advice to an operator whose node is older than its files.
+DOWNGRADE = "start that version again, or restore a backup from before the upgrade (docs/upgrades.md)"
+
+
+class NewerFile(sqlite3.DatabaseError):
+    """
+    A database that a newer version wrote.
+    """
+
+    def __init__(self, version: int) -> None:
+        versions = f"version {version}, this one knows {len(MIGRATIONS)}"
+        super().__init__(f"was written by a newer msgnode ({versions}); {DOWNGRADE}")
+
 
 class Loaded(NamedTuple):
     """
@@ -131,9 +144,9 @@ def _connect(path: Path, full: bool, alone: bool = False) -> sqlite3.Connection:
         database.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
         (version,) = database.execute("PRAGMA user_version").fetchone()
         if version > len(MIGRATIONS):
-            raise sqlite3.DatabaseError(
-                f"was written by a newer msgnode (version {version}, this one knows {len(MIGRATIONS)})"
-            )
+            raise NewerFile(version)
+        if 0 < version < len(MIGRATIONS):
+            _copy_before(path, database, version)
         for number, step in enumerate(MIGRATIONS[version:], version + 1):
             database.executescript(f"BEGIN; {step}; PRAGMA user_version = {number}; COMMIT")
         (problem,) = database.execute("PRAGMA quick_check(1)").fetchone()
@@ -145,6 +158,18 @@ def _connect(path: Path, full: bool, alone: bool = False) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def _copy_before(path: Path, database: sqlite3.Connection, version: int) -> None:
+    """
+    Keep a copy of the file as the older version wrote it, `state.sqlite.v<version>`.
+    """
+    copy = path.with_name(f"{path.name}.v{version}")
+    unfinished = copy.with_name(f"{copy.name}.new")
+    unfinished.unlink(missing_ok=True)
+    os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    database.execute("VACUUM INTO ?", (str(unfinished),))
+    unfinished.replace(copy)
 
 
 def _give_back(database: sqlite3.Connection) -> None:
@@ -230,7 +255,7 @@ def examine_database(path: Path) -> list[str]:
         try:
             (version,) = database.execute("PRAGMA user_version").fetchone()
             if version > len(MIGRATIONS):
-                return [f"{path}: was written by a newer msgnode (version {version})"]
+                return [f"{path}: {NewerFile(version)}"]
             found = [text for (text,) in database.execute("PRAGMA integrity_check(3)") if text != "ok"]
             if version == len(MIGRATIONS) and not found:
                 for rows in load(database):
@@ -241,6 +266,15 @@ def examine_database(path: Path) -> list[str]:
             database.close()
     except sqlite3.DatabaseError as why:
         return [f"{path}: {why}"]
+
+
+def is_newer(path: Path) -> bool:
+    """
+    Was the file written by a newer version?
+    """
+    with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(path)) as database:
+        return int(database.execute("PRAGMA user_version").fetchone()[0]) > len(MIGRATIONS)
+    return False
 
 
 def salvage(damaged: Path, path: Path) -> int:

@@ -76,7 +76,8 @@ class LineLog(Service):
         self._log = Logger(type(self).__module__)
         self._directory = directory
         name = "".join(c if c.isalnum() or c in ".-_" else "_" for c in node)
-        self._files = HourlyFiles(Path(directory), f"{self.what}-{name}-", most)
+        self.prefix = f"{self.what}-{name}-"  # of the names of its files
+        self._files = HourlyFiles(Path(directory), self.prefix, most)
         self._run = run
         self._one_at_a_time = DeferredLock()
         self._lines = []

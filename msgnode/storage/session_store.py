@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 from msgnode.config.schema import ConfigError
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.persistence import SessionRecord
-from msgnode.storage.database import NAME, Change, Loaded, connect, is_full, load, lock, write
+from msgnode.storage.database import NAME, Change, Loaded, NewerFile, connect, is_full, load, lock, write
 
 log = Logger()
 
@@ -126,6 +126,8 @@ class Store(Service):
         what = why.strerror if isinstance(why, OSError) else why
         if is_full(why):
             return ConfigError(f"{self.path}: {what}; free some space on its disk")
+        if isinstance(why, NewerFile):
+            return ConfigError(f"{self.path}: {why}")
         repair = f"'msgnode state repair {self._directory}' moves it aside and keeps what can be read"
         return ConfigError(f"{self.path}: {what}; {repair}")
 

@@ -416,6 +416,16 @@ class Spool:
                 why = f"{wrong.strerror} at {at}"
         raise OSError(errno.EIO, why, str(self._path(segment)))
 
+    def snapshot(self) -> list[tuple[str, int, int]]:
+        """
+        The segments as of now, for a backup: name, a descriptor that the caller closes, and the bytes that
+        count.
+        """
+        return [
+            (self._path(number).name, os.dup(file), self._sizes[number])
+            for number, file in self._files.items()
+        ]
+
     # -- compaction ------------------------------------------------------------
 
     @property

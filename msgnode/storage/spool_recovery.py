@@ -23,6 +23,7 @@ from zlib import crc32
 from twisted.logger import Logger
 
 from msgnode.storage import spool_end
+from msgnode.storage.database import DOWNGRADE
 from msgnode.storage.spool_records import History, RecordReader, SessionRecovery
 
 MAGIC = b"msgspl\x00\x01"  # the last byte is the version
@@ -49,6 +50,12 @@ class CorruptSegment(Exception):
         self.what = what
         self.gone = gone
         self.at_end = at_end
+
+
+class NewerSegment(CorruptSegment):
+    """
+    A segment that a newer version wrote.
+    """
 
 
 def segments(directory: Path) -> list[Path]:
@@ -190,7 +197,10 @@ def _batches(path: Path, data: bytes) -> Iterator[tuple[int, int]]:
     """
     if data[: len(MAGIC)] != MAGIC:
         if data[:7] == MAGIC[:7] and len(data) > 7:
-            raise CorruptSegment(path, f"was written by another version of msgnode ({data[7]})")
+            what = f"has version {data[7]}, this msgnode knows {MAGIC[7]}"
+            if data[7] > MAGIC[7]:
+                raise NewerSegment(path, f"was written by a newer msgnode ({what}); {DOWNGRADE}")
+            raise CorruptSegment(path, f"was written by another version of msgnode ({what})")
         raise CorruptSegment(path, "is not a segment of the spool")
     at = len(MAGIC)
     while (end := _valid(data, at)) is not None:
@@ -257,9 +267,14 @@ def _damages(directory: Path) -> Iterator[CorruptSegment]:
 def repair(directory: Path) -> list[str]:
     """
     Move damaged segments aside and keep their readable batches. Returns descriptions of what was done.
+
+    Raises NewerSegment, and changes nothing then.
     """
     done: list[str] = []
     damages = list(_damages(directory))
+    for damage in damages:
+        if isinstance(damage, NewerSegment):
+            raise damage
     if damages:
         mark_incomplete(directory)
     for path in dict.fromkeys(damage.path for damage in damages if damage.gone):

@@ -8,6 +8,7 @@ from typing import Any
 from twisted.internet.address import IPv4Address
 
 from msgnode.admin.access.named_tokens import ROLES
+from msgnode.admin.actions.ban_actions import id_of
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.config.reload import Reloading
 from msgnode.config.schema import ConfigError
@@ -432,6 +433,49 @@ class AuditTests(AdminCase):
     The audit log.
     """
 
+    def test_each_action_has_its_reason_in_the_audit_log_and_a_dry_run_changes_nothing(self) -> None:
+        """
+        A dry run names the targets; then the action is done.
+        """
+        chat = "comm://example.org/chat/changes"
+        manager = "domain://msg-node.example.org/sm"
+        self.device.ask(type="subscribe", to=manager, body={"resources": [chat]})
+        facts: NodeFacts = self.net.operations.inspector.facts
+        config = self.node.config
+        facts.reloading = Reloading(config, lambda: config, [], [], lambda act: act(), self.net.wall)
+        limit = {"kind": "session", "value": A, "rate_messages": 5}
+        ban = {"kind": "runtime", "value": C, "seconds": 60}
+        acts: list[tuple[str, str, dict[str, Any]]] = [
+            ("POST", f"sessions/{url(A)}/purge", {}),
+            ("POST", f"sessions/{url(A)}/expire-token", {}),
+            ("POST", f"addresses/{url(chat)}/unbind", {}),
+            ("POST", "limits", limit),
+            ("DELETE", f"limits/{id_of('session', A)}", {}),
+            ("POST", "bans", ban),
+            ("DELETE", f"bans/{id_of('runtime', C)}", {}),
+            ("POST", "tokens", {"name": "x", "roles": ["viewer"]}),
+            ("DELETE", "tokens/x", {}),
+            ("POST", f"sessions/{url(A)}/kick", {}),
+            ("POST", "drain", {"seconds": 0}),
+            ("POST", "undrain", {}),
+            ("POST", "reload", {}),
+        ]
+        for number, (method, path, body) in enumerate(acts):
+            reason = f"reason {number}"
+            before = self.audit()
+            answer = self.request(method, f"{path}?dry_run=1", {**body, "reason": reason})
+            self.assertEqual((200, True), (answer.status, answer.json()["dry_run"]), (path, answer.body))
+            self.assertEqual(before, self.audit(), path)
+            answer = self.request(method, path, {**body, "reason": reason})
+            self.assertEqual(200, answer.status, (path, answer.body))
+            lines = self.audit()[len(before) :]
+            self.assertEqual(
+                [("intent", reason), ("result", reason)],
+                [(line["phase"], line["reason"]) for line in lines],
+                path,
+            )
+        self.assertEqual((2 * len(acts), []), mistakes(self.state / "audit"))
+
     def test_every_action_leaves_its_intent_and_its_result(self) -> None:
         """
         Who, from where, what, to whom, why; nothing of a dry run.
@@ -506,7 +550,7 @@ class AuditTests(AdminCase):
         body = {"policies": [], "key": "x"}
         self.request("PUT", "policy/policies/x", body, **{"X-Reason": "first try"})
         self.request("POST", "traces", {"session": A, "reason": REASON})
-        for peer in (None, ELSEWHERE, ELSEWHERE):
+        for peer in (None, ELSEWHERE, None, ELSEWHERE):
             self.request("GET", "node", token=named, peer=peer)
         trail.stopService()
 

@@ -5,7 +5,7 @@ The admin API in a domain of several nodes: reads of all nodes, and actions that
 from typing import Any
 
 from msgnode.cluster.member_requests import MemberRequests
-from tests.support.admin_case import REASON, A, AdminCase, C, url
+from tests.support.admin_case import REASON, A, AdminCase, B, C, url
 from tests.support.cluster_members import MemoryCluster
 from tests.support.fakes import MemoryNode, directory
 from tests.support.network import Network
@@ -106,7 +106,7 @@ class ActionTests(ClusterCase):
         And is lifted at every node; one that did not answer is named.
         """
         found = self.act("bans", kind="runtime", value=C, seconds=600)
-        self.assertEqual(1, found["details"]["nodes"][THERE] - 1)  # the ban, and the client
+        self.assertEqual((1, 1), (found["done"], found["details"]["nodes"][THERE]))
         self.assertEqual([C], [ban.value for ban in self.other.node.bans.all()])
 
         self.act(f"bans/{found['details']['ban']['id']}", "DELETE")
@@ -114,6 +114,25 @@ class ActionTests(ClusterCase):
 
         self.cluster.kill(THERE)
         found = self.act("bans", kind="user", value="user://x", seconds=600)
+        self.assertIn("is away", found["details"]["nodes"][THERE])
+
+    def test_many_are_kicked_at_every_node_when_their_number_is_confirmed(self) -> None:
+        """
+        That of all nodes together; one that does not answer is named.
+        """
+        body = {"filter": {"q": "runtime:"}}
+        tried = self.act("sessions/kick?dry_run=1", **body)
+        self.assertEqual((3, {A, B, C}), (tried["done"], set(tried["targets"])))
+        refused = self.request("POST", "sessions/kick?confirm=2", {"reason": REASON, **body})
+        self.assertRefused(refused, 409, "confirm=3")
+        self.assertEqual([C], self.other_sessions())
+
+        found = self.act("sessions/kick?confirm=3", **body)
+        self.other.advance(6)
+
+        self.assertEqual((3, 1, []), (found["done"], found["details"]["nodes"][THERE], self.other_sessions()))
+        self.cluster.kill(THERE)
+        found = self.act("sessions/kick?confirm=2", **body)
         self.assertIn("is away", found["details"]["nodes"][THERE])
 
     def test_a_local_session_needs_no_other_node(self) -> None:

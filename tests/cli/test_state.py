@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import sqlite3
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -360,7 +361,7 @@ class RepairTests(StateTests):
 
     def test_of_a_newer_node_file_is_kept_what_this_one(self) -> None:
         """
-        Of a newer node's file is kept what this one understands.
+        Of a newer node's file is kept what this one understands, if that is asked for.
         """
         database = sqlite3.connect(self.path)
         database.executescript(
@@ -368,7 +369,7 @@ class RepairTests(StateTests):
         )
         database.close()
 
-        self.run_command("repair")
+        self.run_command("repair", "--downgrade")
 
         _, found = self.start()
         self.assertEqual([SESSIONS] * 3, [len(rows) for rows in found[:3]])
@@ -455,3 +456,23 @@ class RepairTests(StateTests):
         self.assertEqual(2, result.exit_code)
         self.assertIn(f"msgnode: {self.directory}: ", result.stderr)
         self.assertEqual(damaged, self.path.read_bytes())
+
+
+def test_state_of_a_newer_msgnode_is_not_repaired(tmp_path: Path) -> None:
+    """
+    After a downgrade nothing is moved aside: the newer version can go on with it.
+    """
+    path = tmp_path / NAME
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+        database.execute("CREATE TABLE session (a)")
+    before = path.read_bytes()
+
+    checked = CliRunner().invoke(main, ["state", "check", str(tmp_path)])
+    repaired = CliRunner().invoke(main, ["state", "repair", str(tmp_path)])
+
+    assert (1, 1) == (checked.exit_code, repaired.exit_code)
+    for text in (checked.output, repaired.output):
+        assert "was written by a newer msgnode" in text and "moves damaged files aside" not in text
+    assert before == path.read_bytes()
+    assert [NAME] == sorted(found.name for found in tmp_path.iterdir())

@@ -9,7 +9,7 @@ import pytest
 from twisted.logger import Logger, LogPublisher
 
 from msgnode.config.schema import ConfigError
-from msgnode.service.log_format import check_log_options, make_observer
+from msgnode.service.process.log_format import check_log_options, make_observer
 
 
 def logged(format: str, level: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from msgnode.config.reload import ReloadVerdict
-from msgnode.service.systemd import NotifySocket, SystemdNotifier, systemd_notifier
+from msgnode.service.process.systemd import NotifySocket, SystemdNotifier, systemd_notifier
 
 
 class Told:

@@ -716,9 +716,11 @@ class FileTests(StoreTests):
         self.alter(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
         before = self.path.read_bytes()
 
-        why = self.refused()
+        why = str(self.assertRaises(ConfigError, self.start))
 
-        self.assertIn("was written by a newer msgnode", why)
+        self.assertIn(f"{self.path}: was written by a newer msgnode", why)
+        self.assertIn("start that version again, or restore a backup from before the upgrade", why)
+        self.assertNotIn("repair", why)
         self.assertEqual(before, self.path.read_bytes())
 
     def test_older_database_is_brought_up_to_date(self) -> None:

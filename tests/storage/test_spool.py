@@ -20,6 +20,7 @@ from msgnode.storage.spool_recovery import (
     BATCH,
     INCOMPLETE,
     CorruptSegment,
+    NewerSegment,
     examine,
     number_of,
     recover,
@@ -513,10 +514,26 @@ class DamageTests(SpoolCase):
         """
         A file of another version is left alone.
         """
-        self.path.write_bytes(self.whole[:7] + b"\x09" + self.whole[8:])
+        self.path.write_bytes(self.whole[:7] + b"\x00" + self.whole[8:])
 
         with self.assertRaisesRegex(CorruptSegment, "another version"):
             recover(self.directory)
+
+    def test_a_segment_of_a_newer_version_is_neither_read_nor_repaired(self) -> None:
+        """
+        After a downgrade the file stays as it is, and the text says what to do.
+        """
+        data = self.whole[:7] + b"\x09" + self.whole[8:]
+        self.path.write_bytes(data)
+
+        for act in (recover, repair):
+            with self.assertRaisesRegex(
+                NewerSegment, "newer msgnode .has version 9, .* 1.; start that version"
+            ):
+                act(self.directory)
+
+        self.assertEqual(data, self.path.read_bytes())
+        self.assertFalse((self.directory / "incomplete").exists())
 
     def test_damaged_spool_file_is_moved_aside(self) -> None:
         """

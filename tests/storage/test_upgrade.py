@@ -6,7 +6,9 @@ killed with -9; make.py beside them says how.
 """
 
 import json
+import sqlite3
 import tarfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +157,18 @@ class UpgradeTests(SynchronousTestCase):
 
         self.assertTrue(told["resume"]["recovered"])
         self.assertEqual([0, 1, 2, 3, 4], [message["body"]["value"] for message in carol.got])
+
+    def test_the_database_of_0_1_0_is_kept_as_it_was(self) -> None:
+        """
+        A copy from before the migration, which only the node's user can read.
+        """
+        self.start()
+
+        copy = self.state / "state.sqlite.v3"
+        with closing(sqlite3.connect(copy)) as database:
+            self.assertEqual((3,), database.execute("PRAGMA user_version").fetchone())
+            self.assertEqual((4,), database.execute("SELECT count(*) FROM session").fetchone())
+        self.assertEqual(0o600, copy.stat().st_mode & 0o777)
 
     def test_device_tokens_of_0_1_0_are_known(self) -> None:
         """

@@ -1,5 +1,5 @@
 """
-Figures of the node for monitoring: anybody on this machine may read them, from elsewhere it takes a token.
+Figures of the node for monitoring: programs on this machine may read them, others need a token.
 """
 
 from twisted.web.resource import Resource

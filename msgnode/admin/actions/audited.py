@@ -9,7 +9,7 @@ import msgspec
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
 from twisted.logger import Logger
 
-from msgnode.admin.api.endpoint import Call
+from msgnode.admin.api.endpoint import CONFIRMED, Call
 from msgnode.protocol.errors import Rejected
 from msgnode.storage.audit_log import AuditLog
 
@@ -76,9 +76,8 @@ class Audited:
         number, shown = plan.number, plan.targets[:MAX_SHOWN]
         if call.is_dry_run:
             return ActionResult(done=number, dry_run=True, targets=shown)
-        if plan.is_bulk and call.confirm != number:
-            text = f"this concerns {number} sessions; confirm it with confirm={number} (dry_run=1 lists them)"
-            raise Rejected(text, 409, "conflict")
+        if plan.is_bulk and call.confirm != CONFIRMED:
+            check_confirmed(number, call.confirm)
         line: dict[str, Any] = {
             "id": self.audit.next_id(),
             "who": call.operator.name,
@@ -113,6 +112,15 @@ class Audited:
         Writes the result of what is done already, if it can be written.
         """
         return self.audit.write(phase="result", **line, **result).addErrback(lambda failed: None)
+
+
+def check_confirmed(number: int, confirm: int | None) -> None:
+    """
+    Raises Rejected (409) if the operator confirms another number.
+    """
+    if confirm != number:
+        text = f"this concerns {number} sessions; confirm it with confirm={number} (dry_run=1 lists them)"
+        raise Rejected(text, 409, "conflict")
 
 
 def check_reason(reason: str) -> None:

@@ -42,7 +42,7 @@ def id_of(kind: str, value: str) -> str:
 class BanRequest(Reason, kw_only=True):
     """
     The body of a ban: `kind` is runtime, user, peer (an IP address or a network), origin or device;
-    `seconds` is how long, 0: for good.
+    `seconds` is how long, 0: for good. `done` in the answer is the number of clients that it disconnects.
     """
 
     kind: str
@@ -156,7 +156,7 @@ class BanActions(Service):
 
         def planned(done: Any) -> Any:
             targets = [f"{ban.kind} {ban.value}", *(session.runtime for session in found[:MAX_SHOWN])]
-            plan = Plan("ban", targets, banned, number=1 + len(found))
+            plan = Plan("ban", targets, banned, number=len(found))
             return self._audited.run(call, plan, body.reason)
 
         steps = in_slices(look(each) for each in list(self._node.sessions))  # type: ignore[func-returns-value]

@@ -17,7 +17,7 @@ from msgnode.admin.reads.session_list import SessionQuery, matching
 from msgnode.admin.survey import in_slices
 from msgnode.protocol.close_codes import REMOVED
 from msgnode.protocol.errors import Rejected
-from msgnode.sessions.access.bans import RUNTIME
+from msgnode.sessions.access.bans import MAX_RETRY_SECONDS, RUNTIME
 from msgnode.sessions.routing import ALLOCATED
 from msgnode.sessions.session import Session
 
@@ -97,7 +97,7 @@ class SessionActions:
         body: Kick = call.body
         retry_after = None if body.retry_after < 0 else body.retry_after
         if body.ban_seconds > 0:
-            retry_after = body.ban_seconds
+            retry_after = min(body.ban_seconds, MAX_RETRY_SECONDS)
         closing = REMOVED._replace(retry_after=retry_after)
         if body.ban_seconds > 0:
             for session in found:

@@ -13,6 +13,7 @@ from msgnode.protocol.errors import Rejected
 
 MAX_BODY_BYTES = 1024 * 1024
 HOLDER, EVERY_NODE = "holder", "every node"  # where an endpoint acts in a domain of several nodes
+CONFIRMED = -1  # in the place of a number: the node that was asked has compared those of all nodes
 
 
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -53,7 +54,8 @@ class Endpoint(NamedTuple):
     Deferred of it, and raises Rejected.
 
     `is_read`: it changes nothing, so that other nodes of the domain may be asked, too. `reach` says where it
-    acts: at this node, "holder": at the node that has the session or address, or "every node".
+    acts: at this node, "holder": at the node that has the session or address, or "every node". `is_bulk`: the
+    operator confirms the number of its targets.
     """
 
     verb: str
@@ -66,6 +68,7 @@ class Endpoint(NamedTuple):
     body: type[msgspec.Struct] | None = None
     is_read: bool = False
     reach: str = ""
+    is_bulk: bool = False
 
     @property
     def names(self) -> list[str]:

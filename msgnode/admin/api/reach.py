@@ -12,8 +12,8 @@ from twisted.internet.defer import Deferred, DeferredList, maybeDeferred, succee
 from twisted.python.failure import Failure
 
 from msgnode.admin.access.named_tokens import ADMIN, OPERATOR, VIEWER
-from msgnode.admin.actions.audited import ActionResult
-from msgnode.admin.api.endpoint import EVERY_NODE, HOLDER, Call, Endpoint, read_query
+from msgnode.admin.actions.audited import ActionResult, check_confirmed
+from msgnode.admin.api.endpoint import CONFIRMED, EVERY_NODE, HOLDER, Call, Endpoint, read_query
 from msgnode.cluster.operator_requests import NodeAnswer, Operator, OperatorRequests
 from msgnode.protocol.errors import Rejected
 
@@ -38,6 +38,9 @@ class Reach:
         """
         The answer of the endpoint, at the nodes that it reaches.
         """
+        if endpoint.is_bulk and not call.is_dry_run and self._others():
+            tried = self.act(endpoint, call._replace(is_dry_run=True))
+            return tried.addCallback(self._act_if_confirmed, endpoint, call)
         done = maybeDeferred(endpoint.act, call)
         if endpoint.reach == HOLDER and self._others():
             done.addErrback(self._ask_holder, endpoint, call)
@@ -102,6 +105,11 @@ class Reach:
             return why
 
         return self._ask_others(endpoint, call).addCallback(answered)
+
+    def _act_if_confirmed(self, tried: ActionResult, endpoint: Endpoint, call: Call) -> Deferred[Any]:
+        check_confirmed(tried.done, call.confirm)
+        call = call._replace(confirm=CONFIRMED)
+        return maybeDeferred(endpoint.act, call).addCallback(self._tell_others, endpoint, call)
 
     def _tell_others(self, result: ActionResult, endpoint: Endpoint, call: Call) -> Deferred[ActionResult]:
         if call.via == VIA_NODE:

@@ -9,8 +9,12 @@ from typing import Any, Literal
 import msgspec
 
 from msgnode.admin.health import sessions_by_state
-from msgnode.admin.inspection_limits import EXPIRY_WARNING_SECONDS, LAG_WARNING_SECONDS, SHARE_WARNING
 from msgnode.admin.reads.inspector import Inspector
+
+# From these on something is a trouble.
+EXPIRY_WARNING_SECONDS = 14 * 86400.0  # before the end of a certificate
+LAG_WARNING_SECONDS = 0.1
+SHARE_WARNING = 0.9  # of a limit
 
 
 class LoopLag(msgspec.Struct):
@@ -158,7 +162,7 @@ def report_node(inspector: Inspector) -> NodeReport:
         draining=node.takes_no_clients,
         data_plane="native" if node.data_plane.is_native else "python",
         sessions={"attached": attached, "away": away},
-        slow=sum(1 for each in node.sessions.slow),
+        slow=node.sessions.count_slow(),
         connections={name: n for name, n in node.sessions.connections.by_connector.items() if n},
         addresses=len(node.routes),
         uses=used,

@@ -69,7 +69,6 @@ def ban(client: AdminClient, kind: str, value: str, seconds: float, reason: str,
     """
     body: dict[str, Any] = {"kind": kind, "value": value, "seconds": seconds, "reason": reason}
     found = do(client, "bans", dry_run=dry_run, **body)
-    found["done"] = max(0, found["done"] - 1)  # without the ban itself
     if dry_run:
         tell(client, "ban and disconnect", {**found, "targets": found["targets"][1:]})
         return

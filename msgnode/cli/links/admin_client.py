@@ -4,16 +4,19 @@ Requests to the admin listener of a node, with the token of an operator.
 
 import json
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from http.client import HTTPException
+from functools import partial
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from ssl import create_default_context
 from typing import Any, NamedTuple, NoReturn, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import (
+    HTTPHandler,
     HTTPRedirectHandler,
     HTTPSHandler,
     OpenerDirector,
@@ -32,6 +35,7 @@ from msgnode.config.schema import Config
 ADMIN = "http://127.0.0.1:9092"
 TOKEN_FILE = "admin-token"
 AGENT = "msgnode-cli"
+UNIX = "unix:"
 TIMEOUT_SECONDS = 30.0  # a check of a link takes up to 20 s
 UNAUTHORISED, NOT_FOUND = 401, 404
 _WHERE = "--admin gives the URL of its admin listener."
@@ -45,7 +49,7 @@ _OPTIONS = (
         default=ADMIN,
         show_default=True,
         metavar="URL",
-        help="The admin listener of the node.  [env: MSGNODE_ADMIN]",
+        help="The admin listener of the node, or unix:PATH.  [env: MSGNODE_ADMIN]",
     ),
     click.option(
         "--state",
@@ -81,6 +85,7 @@ class AdminHTTP:
     """
 
     ca: str | None = None  # trusts the certificates in this file only
+    socket: str | None = None  # the path of a UNIX socket, in the place of the host in each URL
 
     def pause(self, seconds: float) -> None:
         """
@@ -89,6 +94,8 @@ class AdminHTTP:
         time.sleep(seconds)
 
     def _opener(self) -> OpenerDirector:
+        if self.socket is not None:
+            return build_opener(ProxyHandler({}), _NoRedirect, _SocketHandler(self.socket))
         context = create_default_context(cafile=self.ca)
         return build_opener(ProxyHandler({}), _NoRedirect, HTTPSHandler(context=context))
 
@@ -126,9 +133,38 @@ class _NoRedirect(HTTPRedirectHandler):
         return None
 
 
+class _SocketConnection(HTTPConnection):
+    """
+    HTTP over the UNIX socket with this path.
+    """
+
+    def __init__(self, path: str, host: str, **given: Any) -> None:
+        super().__init__(host, **given)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT_SECONDS)
+        self.sock.connect(self._path)
+
+
+class _SocketHandler(HTTPHandler):
+    """
+    A handler that connects to a UNIX socket.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def http_open(self, request: Request) -> Any:
+        return self.do_open(partial(_SocketConnection, self._path), request)  # type: ignore[arg-type]
+
+
 class AdminClient:
     """
-    A client of the admin listener at the URL `admin`; each error ends the command.
+    A client of the admin listener at the URL `admin`, or at a UNIX socket `unix:PATH`; each error ends the
+    command.
     """
 
     def __init__(self, admin: str, state: Path | None, as_json: bool, console: Console | None = None) -> None:
@@ -136,6 +172,9 @@ class AdminClient:
         self.state = state or Path(Config().state)
         self._admin = admin.rstrip("/")
         self._http = click.get_current_context().find_object(AdminHTTP) or AdminHTTP()
+        if self._admin.startswith(UNIX):
+            self._http.socket = self._admin.removeprefix(UNIX)
+            self._admin = "http://localhost"
         parts = urlsplit(self._admin)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             self.console.stop(f"--admin: expected a URL such as {ADMIN}, not {admin!r}", USAGE)

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from msgnode.cli.links import rich_table
+
 GAP = "  "
 _STEPS = ((86400, "d"), (3600, "h"), (60, "min"))
 COLORS = {"up": "green", "refused": "red", "banned": "red", "ok": "green", "failed": "red", "skipped": None}
@@ -21,10 +23,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], columns: int, word
     Returns the lines of a table; the first `words` cells of a row are words, the others are numbers.
 
     A name in the first cell that is too long for the terminal has a line of its own. Empty columns are left
-    out.
+    out. On a terminal Rich draws the table, if it is installed.
     """
     rows = [list(row) for row in rows]
     kept = [n for n in range(len(head)) if n == 0 or any(row[n] for row in rows)]
+    if rich_table.draws():
+        shown = [[row[n] for n in kept] for row in rows]
+        return rich_table.draw([head[n] for n in kept], shown, columns, words)
     cells = [[row[n] for n in kept] for row in [list(head), *rows]]
     numbers = [n >= words for n in kept]
     widths = [max(len(click.unstyle(row[n])) for row in cells) for n in range(len(kept))]

@@ -16,6 +16,7 @@ KINDS = (RUNTIME, USER, PEER, ORIGIN, DEVICE)
 MAX_BANS = 10_000
 MAX_NETWORKS = 1000  # each connection is compared with all of them
 MAX_VALUE_CHARS = 500
+MAX_RETRY_SECONDS = 300.0  # after which a banned client asks again
 
 
 class Ban(Struct):
@@ -36,11 +37,13 @@ class Ban(Struct):
 
     def closing(self, now: float) -> Closing:
         """
-        The close code for a banned client; with an end it says when the client may come back.
+        The close code for a banned client. If the ban has an end the client may ask again, after a while at
+        most, for an operator may lift the ban.
         """
         if self.until is None:
             return REMOVED
-        return REMOVED._replace(retry_after=max(1.0, round(self.until - now, 1)))
+        seconds = min(max(1.0, round(self.until - now, 1)), MAX_RETRY_SECONDS)
+        return REMOVED._replace(retry_after=seconds)
 
 
 class Bans:

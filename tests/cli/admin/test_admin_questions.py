@@ -185,7 +185,7 @@ class NodeTests(AdminCommandCase):
 
         [trouble] = self.get("node")["troubles"]
         self.assertEqual(("certificate", "warning"), (trouble["what"], trouble["level"]))
-        self.assertShows(("the certificate of the web listener tcp:443 ends in 1 days",), "status")
+        self.assertShows(("the certificate of the web listener tcp:443 ends in 1 day",), "status")
         self.assertShows(("CRITICAL certificate",), "check", exit_code=2)
         self.assertShows(("OK certificate",), "check", "--cert-warn", "3600", "--cert-crit", "60")
 

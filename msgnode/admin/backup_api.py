@@ -1,0 +1,168 @@
+"""
+Backups of the running node: made in a thread, one at a time, and the resource `/api/v1/backup`.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.resource import Resource
+from twisted.web.server import Request
+
+from msgnode import __version__
+from msgnode.cluster.operator_requests import Operator
+from msgnode.connectors.http.requests import parameters
+from msgnode.node import Node
+from msgnode.protocol.errors import Rejected
+from msgnode.protocol.peer_address import peer_name
+from msgnode.storage.backup.hot_copy import Origin, take_snapshot, write_backup
+from msgnode.storage.backup.manifest import BackupRefused, Manifest, backups_in, read_manifest
+from msgnode.storage.spool import Spool
+from msgnode.transport.http_answers import answer_json
+
+log = Logger()
+
+ADMIN = "admin"
+DIRECTORY = "backups"  # in the state directory, if no other is configured
+MAX_REASON = 200  # characters
+
+
+class BackupReport(Struct, omit_defaults=True):
+    """
+    A backup: its path, `state` ("running", "done" or "failed"), its bytes, and when it was made, in
+    seconds since 1970; `error` if it failed.
+    """
+
+    path: str
+    state: str
+    bytes: int = 0
+    created: float = 0.0
+    error: str = ""
+
+
+class Backups:
+    """
+    The maker of backups of a node. `run` calls a function, maybe in a thread.
+    """
+
+    def __init__(self, node: Node, run: Callable[..., Deferred[Any]] = maybeDeferred) -> None:
+        self.last: BackupReport | None = None
+        self._node = node
+        self._run = run
+        self._running = False
+
+    @property
+    def directory(self) -> Path:
+        """
+        The directory of backups. Raises Rejected if the node has no state directory.
+        """
+        config = self._node.config
+        if config.state == "none":
+            raise Rejected(
+                "this node has no state directory, so there is nothing to back up", 409, "conflict"
+            )
+        return Path(config.admin.backup_dir or Path(config.state, DIRECTORY))
+
+    def begin(self, who: str, reason: str = "") -> BackupReport:
+        """
+        Begin a backup of this moment; `last` has its result later. Raises Rejected.
+        """
+        directory, config = self.directory, self._node.config
+        if self._running:
+            raise Rejected("a backup is being made already", 409, "conflict")
+        journal = self._node.sessions.journal
+        spool = journal.message_log
+        assert isinstance(spool, Spool)
+        journal.settle(now=True)
+        try:
+            snapshot = take_snapshot(Path(config.state), spool)
+        except BackupRefused as why:
+            raise Rejected(str(why), 503, "disk") from None
+        log.info(
+            "a backup into {directory} begins, by {who}{reason}",
+            directory=str(directory),
+            who=who,
+            reason=f": {reason}" if reason else "",
+        )
+        self._running = True
+        origin = Origin(__version__, config.domain, config.node)
+        keep, reserve = config.admin.keep_backups, config.storage.reserve_bytes
+        self.last = BackupReport(str(directory), "running")
+        done = self._run(write_backup, snapshot, Path(config.state), directory, keep, origin, reserve)
+        done.addCallbacks(self._done, self._failed)
+        return self.last
+
+    def _done(self, made: tuple[Path, Manifest]) -> None:
+        path, manifest = made
+        self._running = False
+        self.last = BackupReport(str(path), "done", manifest.size, manifest.created)
+        log.info("the backup {path} is complete: {size} bytes", path=str(path), size=manifest.size)
+
+    def _failed(self, why: Failure) -> None:
+        self._running = False
+        directory = self.last.path if self.last is not None else ""
+        self.last = BackupReport(directory, "failed", error=why.getErrorMessage())
+        if why.check(BackupRefused):
+            log.error("the backup failed: {why}", why=why.getErrorMessage())
+        else:
+            log.failure("the backup failed", why)
+
+    def stored(self) -> list[BackupReport]:
+        """
+        The complete backups, oldest first.
+        """
+        found = []
+        for path in backups_in(self.directory):
+            try:
+                manifest = read_manifest(path)
+            except BackupRefused as why:
+                found.append(BackupReport(str(path), "failed", error=str(why)))
+            else:
+                found.append(BackupReport(str(path), "done", manifest.size, manifest.created))
+        return found
+
+
+class BackupResource(Resource):
+    """
+    The resource `/api/v1/backup`: POST begins one, with an optional `reason`; GET shows the last one, and
+    those that are kept. Both need the role admin, for which `admit` checks; `note` notes the operator, its
+    peer, the action, its target and the reason in the audit log.
+    """
+
+    isLeaf = True
+
+    def __init__(
+        self,
+        backups: Backups,
+        admit: Callable[..., Operator],
+        note: Callable[[Operator, str, str, str, str], object],
+    ) -> None:
+        super().__init__()
+        self._backups = backups
+        self._admit = admit
+        self._note = note
+
+    def render(self, request: Request) -> bytes:
+        try:
+            if any(request.postpath or []):
+                raise Rejected("expected /api/v1/backup", 404, "not-found")
+            operator = self._admit(request, ADMIN)
+            if request.method == b"POST":
+                reason = parameters(request).get("reason", "")[:MAX_REASON]
+                report = self._backups.begin(operator.name, reason)
+                self._note(operator, peer_name(request.getClientAddress()), "backup", report.path, reason)
+                return answer_json(request, 202, msgspec.to_builtins(report))
+            if request.method in (b"GET", b"HEAD"):
+                stored = msgspec.to_builtins(self._backups.stored())
+                return answer_json(
+                    request, 200, {"last": msgspec.to_builtins(self._backups.last), "backups": stored}
+                )
+            request.setHeader(b"Allow", b"GET, POST")
+            raise Rejected(f"{request.method.decode('latin-1')} is not possible here", 405, "malformed")
+        except Rejected as why:
+            return answer_json(request, why.code, why.body())

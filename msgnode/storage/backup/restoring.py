@@ -1,0 +1,111 @@
+"""
+The restoring of a backup into the state directory of a node that is stopped.
+
+The node begins new numbers then: every client that acknowledges learns that messages may be missing, and
+links to other domains begin new streams. Messages that were delivered after the backup was made are
+delivered again.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgnode.storage.backup.manifest import BackupRefused, Manifest, digest, read_manifest
+from msgnode.storage.database import lock
+from msgnode.storage.spool_recovery import mark_incomplete
+
+UNFINISHED = "restore-unfinished"  # name of a directory in which files are collected, until all are there
+# These stay: they belong to the machine, or are no part of a backup.
+STAYING = ("lock", UNFINISHED, "backups", "audit", "admin-token", "admin-tokens")
+
+
+def examine_backup(backup: Path) -> tuple[Manifest, list[str]]:
+    """
+    The manifest of a backup, and what is wrong with its files. Raises BackupRefused.
+    """
+    manifest, wrong = read_manifest(backup), []
+    for name, expected in manifest.files.items():
+        try:
+            found = digest(backup / name)
+        except OSError as why:
+            wrong.append(f"{backup / name}: {why.strerror}")
+            continue
+        if found.bytes != expected.bytes:
+            wrong.append(f"{backup / name}: has {found.bytes} of {expected.bytes} bytes")
+        elif found.sha256 != expected.sha256:
+            wrong.append(f"{backup / name}: differs from what was written")
+    return manifest, wrong
+
+
+def restore_backup(backup: Path, state: Path, replace: bool = False) -> tuple[Manifest, Path | None]:
+    """
+    Restore a backup. With `replace`, a state that is there is moved aside, to the path that is returned.
+
+    Raises BackupRefused; then the state directory is as it was.
+    """
+    manifest, wrong = examine_backup(backup)
+    if wrong:
+        raise BackupRefused("the backup is damaged: " + "; ".join(wrong[:3]))
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _locked(state):
+        there = [path for path in state.iterdir() if path.name not in STAYING]
+        if there and not replace:
+            raise BackupRefused(f"{state} is not empty; --replace moves what is there aside")
+        collected = state / UNFINISHED
+        shutil.rmtree(collected, ignore_errors=True)
+        collected.mkdir(mode=0o700)
+        for name in manifest.files:
+            target = collected / name
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            shutil.copyfile(backup / name, target)
+            target.chmod(0o600)
+            _sync(target)
+        mark_incomplete(collected / "spool")
+        aside = _aside(state) if there else None
+        if aside is not None:
+            aside.mkdir(mode=0o700)
+            for path in there:
+                path.rename(aside / path.name)
+        for path in sorted(collected.iterdir(), key=lambda path: path.name != "spool"):
+            path.rename(
+                state / path.name
+            )  # the spool first: with its mark, sessions are notified in any case
+        collected.rmdir()
+        _sync(state)
+        return manifest, aside
+
+
+def _aside(state: Path) -> Path:
+    first = state.with_name(f"{state.name}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
+    aside, number = first, 1
+    while aside.exists():
+        number += 1
+        aside = first.with_name(f"{first.name}-{number}")
+    return aside
+
+
+@contextmanager
+def _locked(state: Path) -> Iterator[None]:
+    try:
+        held = lock(state)
+    except BlockingIOError:
+        raise BackupRefused(f"a node uses {state}; stop it first") from None
+    except OSError as why:
+        raise BackupRefused(f"{state}: {why.strerror}") from None
+    try:
+        yield
+    except OSError as why:
+        raise BackupRefused(f"{why.filename or state}: {why.strerror}") from None
+    finally:
+        os.close(held)
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,114 @@
+"""
+`/api/v1/backup` and `msgnode admin backup`, with a node in memory whose state is on disk.
+"""
+
+import json
+from typing import Any
+
+from click.testing import CliRunner, Result
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from msgnode.admin.backup_api import Backups
+from msgnode.cli.main import main
+from msgnode.protocol.errors import Rejected
+from tests.support.admin_http import MemoryAdminHTTP
+from tests.support.durable import DurableNode
+from tests.support.fakes import MemoryNode, directory
+from tests.support.network import Network
+
+
+class BackupCommandTests(SynchronousTestCase):
+    """
+    An operator backs a node up.
+    """
+
+    def setUp(self) -> None:
+        self.state = directory(self) / "state"
+        self.node = DurableNode(self.state, state=str(self.state))
+        self.addCleanup(self.node.store.shut)
+        self.addCleanup(self.node.spool.close)
+        self.net = Network(self.node)
+        self.net.tokens.startService()
+        self.http = MemoryAdminHTTP(self.net)
+
+    def run_(self, *options: str) -> Result:
+        line = ["admin", "backup", "--state", str(self.state), *options]
+        return CliRunner().invoke(main, line, obj=self.http)
+
+    def test_makes_a_backup_and_lists_it(self) -> None:
+        """
+        The path is printed, and the backup is complete then.
+        """
+        done = self.run_("--reason", "before the upgrade")
+
+        listed = json.loads(self.run_("--list", "--json").output)["backups"]
+        self.assertEqual(0, done.exit_code, done.output)
+        self.assertEqual([done.output.split()[0]], [each["path"] for each in listed])
+        self.assertEqual(["done"], [each["state"] for each in listed])
+
+    def test_a_backup_that_fails_is_reported(self) -> None:
+        """
+        For instance because its directory cannot be made; exit code 1, and the reason.
+        """
+        (self.state / "backups").write_text("a file in the way")
+
+        done = self.run_()
+
+        self.assertEqual(1, done.exit_code)
+        self.assertIn("cannot be written: File exists", done.output)
+
+    def test_only_the_role_admin_makes_backups(self) -> None:
+        """
+        A backup takes disk space and has the messages of everybody.
+        """
+        (self.state / "admin-token").write_text("mna_x viewer operator\n")
+
+        done = self.run_("--json")
+
+        self.assertEqual((1, 403), (done.exit_code, json.loads(done.output)["code"]))
+        self.assertFalse((self.state / "backups").exists())
+
+
+class BackupsTests(SynchronousTestCase):
+    """
+    The maker of backups.
+    """
+
+    def setUp(self) -> None:
+        self.state = directory(self) / "state"
+        self.node = DurableNode(self.state, state=str(self.state))
+        self.addCleanup(self.node.store.shut)
+        self.addCleanup(self.node.spool.close)
+        self.calls: list[tuple[Deferred[Any], Any]] = []
+        self.backups = Backups(self.node, self.run_later)
+
+    def run_later(self, function: Any, *arguments: Any) -> Deferred[Any]:
+        done: Deferred[Any] = Deferred()
+        self.calls.append((done, lambda: function(*arguments)))
+        return done
+
+    def test_one_backup_is_made_at_a_time(self) -> None:
+        """
+        Another is refused until the first is complete.
+        """
+        self.backups.begin("ops")
+
+        refused = self.assertRaises(Rejected, self.backups.begin, "ops")
+        done, call = self.calls.pop()
+        done.callback(call())
+
+        self.assertEqual((409, "done"), (refused.code, self.backups.last and self.backups.last.state))
+        self.assertEqual("running", self.backups.begin("ops").state)
+        self.calls.pop()[1]()
+
+    def test_a_node_without_a_state_directory_has_nothing_to_back_up(self) -> None:
+        """
+        It says so.
+        """
+        backups = Backups(MemoryNode(state="none"))
+
+        refused = self.assertRaises(Rejected, backups.begin, "ops")
+
+        self.assertEqual((409, "conflict"), (refused.code, refused.reason))
+        self.assertIn("no state directory", str(refused))
