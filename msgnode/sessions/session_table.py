@@ -9,6 +9,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Protocol
 
 from twisted.application.service import Service
@@ -420,16 +421,13 @@ class Sessions(Service):
         self.attached[connection.connector] -= 1
         self._not_ready.discard(session)
 
-    @property
-    def slow(self) -> Iterator[Session]:
+    def count_slow(self, most: int = 10_000) -> int:
         """
-        The sessions whose clients are connected and do not read, or do not acknowledge, so that messages
-        wait.
+        Returns how many sessions have a client that is connected and does not read, or does not acknowledge,
+        so that messages wait. No more than `most` are looked at.
         """
-        for session in self._not_ready:
-            connection = session.connection
-            if connection is not None and session.mailbox.queued:
-                yield session
+        looked_at = islice(self._not_ready, most)
+        return sum(bool(each.connection is not None and each.mailbox.queued) for each in looked_at)
 
     def _set_session(self, connection: Connection, session: Session | None) -> None:
         # Nothing else sets it: the data plane repeats what was decided for a connection's session.

@@ -5,8 +5,11 @@ The dashboard in Chromium, at a real node in trouble: each question of an operat
 import json
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import quote
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -164,6 +167,33 @@ def test_pause_stops_the_refreshing(visitor, troubles):
         visitor.until("runtime://example.org/unseen")
     finally:
         other.close()
+
+
+def test_pages_of_one_browser_share_an_event_stream(browser, visitor, troubles):
+    """
+    Of the eight streams of the node, two pages leave seven.
+    """
+    other = browser.page(f"{visitor.url}/sessions")
+    visitor.go("/")
+    other.until("document.readyState === 'complete' && document.querySelector('#live') !== null")
+    url, headers = f"{visitor.url}/api/v1/events", {"Authorization": f"Bearer {troubles.token}"}
+    with ExitStack() as opened:
+
+        def free() -> int:
+            for number in range(9):
+                try:
+                    opened.enter_context(urlopen(Request(url, headers=headers), timeout=5))
+                except HTTPError as why:
+                    assert 429 == why.code
+                    return number
+            raise AssertionError("there is no limit")
+
+        deadline, found = time.monotonic() + 10, 0
+        while (found := free()) != 7 and time.monotonic() < deadline:
+            opened.close()
+            time.sleep(0.5)
+    other.close()
+    assert 7 == found
 
 
 def test_trace_shows_the_steps_of_a_message(visitor, troubles):

@@ -364,10 +364,22 @@ def test_paired_runs_give_a_ratio_with_an_interval() -> None:
     """
     Of eleven ratios, the second and the tenth bound the median with at least 95 %.
     """
-    ours = [{"figure": 1, "cpu": 10.0 + n / 10} for n in range(11)]
-    theirs = [{"figure": 1, "cpu": 10.0} for _ in range(11)]
+    ours, theirs = [10.0 + n / 10 for n in range(11)], [10.0] * 11
 
-    found = statistics.paired(ours, theirs)
+    assert (1.05, 1.01, 1.09) == pytest.approx(statistics.paired(ours, theirs))
 
-    assert (1.05, 1.01, 1.09) == tuple(pytest.approx(found[key]) for key in ("median", "low", "high"))
-    assert statistics.paired([{"figure": None}], [{"figure": 1, "cpu": 1}])["median"] is None
+
+def test_what_is_counted_is_told_at_the_end_of_a_read() -> None:
+    """
+    Also if something else than a payload ends it, such as a ping.
+    """
+    transports = pytest.importorskip("benchmark.load.transports", reason="needs picows")
+    told: list[int] = []
+    inbox = transports.Inbox(whole=True)
+    inbox.receipt = told.append
+
+    inbox.take(frames.MARK, False)
+    inbox.end()
+    inbox.end()
+
+    assert told == [1]

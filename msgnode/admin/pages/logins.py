@@ -167,7 +167,11 @@ def _fetch_site(request: Request) -> str:
 
 
 def _name(request: Request) -> str:
-    return f"__Host-{COOKIE}" if request.isSecure() else COOKIE
+    """
+    The name of the listener's cookie. It has the port, as browsers send cookies to all ports of a host.
+    """
+    name = f"{COOKIE}-{getattr(request.getHost(), 'port', 'unix')}"
+    return f"__Host-{name}" if request.isSecure() else name
 
 
 def _cookies(request: Request) -> list[str]:

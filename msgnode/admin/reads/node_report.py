@@ -162,7 +162,7 @@ def report_node(inspector: Inspector) -> NodeReport:
         draining=node.takes_no_clients,
         data_plane="native" if node.data_plane.is_native else "python",
         sessions={"attached": attached, "away": away},
-        slow=sum(1 for each in node.sessions.slow),
+        slow=node.sessions.count_slow(),
         connections={name: n for name, n in node.sessions.connections.by_connector.items() if n},
         addresses=len(node.routes),
         uses=used,

@@ -52,7 +52,7 @@ TOTALS: dict[str, Callable[[Inspector], float]] = {
 LEVELS: dict[str, Callable[[Inspector], float]] = {
     "sessions_attached": lambda i: sessions_by_state(i.node)[0],
     "sessions_away": lambda i: sessions_by_state(i.node)[1],
-    "sessions_slow": lambda i: sum(1 for each in i.node.sessions.slow),
+    "sessions_slow": lambda i: i.node.sessions.count_slow(),
     "connections": lambda i: len(i.node.sessions.connections),
     "addresses": lambda i: len(i.node.routes),
     "waiting_messages": lambda i: i.node.sessions.queued.messages,

@@ -127,7 +127,7 @@ class LoginTests(DashboardCase):
         Logins(self.net.tokens, self.net.clock.seconds).end(request)
 
         [cookie] = request.responseHeaders.getRawHeaders(b"Set-Cookie")
-        self.assertTrue(cookie.startswith(b"__Host-msgnode-admin="), cookie)
+        self.assertTrue(cookie.startswith(b"__Host-msgnode-admin-80="), cookie)
         self.assertIn(b"; Secure", cookie)
 
 

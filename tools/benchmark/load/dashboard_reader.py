@@ -13,8 +13,7 @@ REFRESH = 5.0  # seconds between two requests for the page, as in dashboard.js
 
 class DashboardReader:
     """
-    An event stream, and the overview again and again, while a load runs. Without `watching` in the job it
-    reads nothing.
+    An event stream, and the overview again and again. Without `watching` in the job it reads nothing.
     """
 
     def __init__(self, job: dict[str, Any]) -> None:

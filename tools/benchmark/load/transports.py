@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from picows import WSFrame, WSListener, WSTransport, ws_connect
+from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 from benchmark.load.frames import BINARY, MARK, TEXT, masked
 
@@ -54,7 +54,14 @@ class Inbox:
         if not count and not ignored and (self._whole or b"-ERR" in data):
             self.odd.append(data)
         self.counted += count
-        if last and self.counted:
+        if last:
+            self.end()
+
+    def end(self) -> None:
+        """
+        Tell `receipt` what was counted in a read, which may end with something else than a payload.
+        """
+        if self.receipt is not None and self.counted:
             count, self.counted = self.counted, 0
             self.receipt(count)
 
@@ -100,6 +107,11 @@ class WebSocketWire(WSListener):  # type: ignore[misc]
         self.write = transport.underlying_transport.write
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        if frame.msg_type == WSMsgType.PING:
+            transport.send_pong(frame.get_payload_as_bytes())
+            if frame.last_in_buffer:
+                self.inbox.end()
+            return
         # Every peer's payloads are looked through alike, also where one frame is one message.
         self.inbox.take(frame.get_payload_as_bytes(), frame.last_in_buffer)
 
@@ -186,6 +198,7 @@ async def websocket(
         extra_headers=headers,
         local_addr=source(index),
         read_buffer_init_size=4096,
+        enable_auto_pong=False,  # picows would hide that a ping ends a read
         websocket_handshake_timeout=PATIENCE,
     )
     return wire

@@ -13,7 +13,7 @@ from typing import Any
 from benchmark.load.policy_corpus import corpus
 from benchmark.peers.install import CHECKOUT, Venvs
 from benchmark.peers.servers import Server
-from benchmark.report.statistics import Run, compared, paired, summary
+from benchmark.report.statistics import Run, compared, summary
 from benchmark.scenarios.catalogue import Entrant, Scenario
 
 GRACE = 180.0  # seconds a run may take beyond what it measures
@@ -53,7 +53,6 @@ class Bench:
         finally:
             self.stop()
         summaries = {label: summary(results) for label, results in runs.items()}
-        cpu = paired(runs[entrants[0].label], runs[entrants[1].label]) if scenario.paired_cpu else None
         return {
             "name": scenario.name,
             "title": scenario.title,
@@ -62,7 +61,6 @@ class Bench:
             "ours": scenario.entrants[0].label,
             "entrants": summaries,
             "compared": compared(scenario, summaries),
-            **({"paired_cpu": cpu} if cpu is not None else {}),
         }
 
     def stop(self) -> None:

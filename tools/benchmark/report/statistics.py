@@ -2,6 +2,7 @@
 From runs to figures: medians, ratios, and whether the target was met.
 """
 
+from collections.abc import Sequence
 from math import comb
 from statistics import median
 from typing import Any
@@ -38,23 +39,17 @@ def summary(runs: list[Run]) -> dict[str, Any]:
     return result | {key: run[key] for run in runs for key in {"rss", "lives", "plane"} & run.keys()}
 
 
-def paired(ours: list[Run], theirs: list[Run]) -> dict[str, Any]:
+def paired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float, float]:
     """
-    The CPU time per message of ours over theirs, run by run: the median ratio, and an interval in which it
-    lies with a probability of at least 95 %, from the ranks (no distribution is supposed).
+    Ours over theirs, pair by pair: the median ratio, and the ends of an interval in which it lies with a
+    probability of at least 95 %, from the ranks (no distribution is supposed). It needs six pairs or more.
     """
-    ratios = sorted(
-        one["cpu"] / other["cpu"]
-        for one, other in zip(ours, theirs, strict=True)
-        if {"cpu"} <= one.keys() & other.keys()
-    )
-    if not ratios:
-        return {"median": None, "low": None, "high": None, "ratios": []}
+    ratios = sorted(one / other for one, other in zip(ours, theirs, strict=True))
     number, rank, outside = len(ratios), 0, 0.0
     while (outside := outside + 2 * comb(number, rank) / 2**number) <= 0.05:
         rank += 1
     rank = max(0, rank - 1)
-    return {"median": median(ratios), "low": ratios[rank], "high": ratios[-1 - rank], "ratios": ratios}
+    return median(ratios), ratios[rank], ratios[-1 - rank]
 
 
 def spread(figures: list[float]) -> float | None:

@@ -130,12 +130,6 @@ def _complaints(results: dict[str, Any]) -> list[str]:
         for label, entrant in scenario["entrants"].items()
         for name, value in entrant.get("besides", {}).items()
     ]
-    besides += [
-        f"{scenario['name']}: CPU time per message {found['median']:.3f} times that without, "
-        f"with 95 % between {found['low']:.3f} and {found['high']:.3f}"
-        for scenario in results["scenarios"]
-        if (found := scenario.get("paired_cpu")) and found["median"]
-    ]
     return besides + [
         f"{scenario['name']}, {label}: {doubt}"
         for scenario in results["scenarios"]

@@ -52,8 +52,7 @@ class Scenario:
     One pattern of load, the same for each entrant.
 
     `fresh` starts the server anew for each run; `quick` is in the short run;
-    `config` is added to the node's file; `paired_cpu` compares the CPU time per message of the first two
-    entrants, run by run.
+    `config` is added to the node's file.
     """
 
     name: str
@@ -66,7 +65,6 @@ class Scenario:
     quick: bool = False
     fresh: bool = False
     config: str = ""
-    paired_cpu: bool = False
 
 
 NODE = Entrant("msgnode", "msgnode")
@@ -393,15 +391,11 @@ HUNG_REGISTRY = Scenario(
 
 DASHBOARD = Scenario(
     name="dashboard",
-    title="100 B, 8 pairs, window 64, with the dashboard open",
+    title="100 B, 8 pairs, window 64, with the dashboard open half of the time",
     unit="messages/s",
     load="dashboard",
     job={"size": 100, "pairs": 8, "window": 64},
-    entrants=(
-        Entrant("it is open", "msgnode", job={"watching": True}),
-        Entrant("nobody looks", "msgnode"),
-    ),
-    paired_cpu=True,
+    entrants=(NODE,),
 )
 
 PROGRAM = Scenario(

@@ -3,13 +3,15 @@ Point to point: pairs of a sender and a receiver, each with a window of messages
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from benchmark.load.clients import Client, connect_all
 from benchmark.load.delays import Delays, InFlight
 from benchmark.load.record_bodies import record_message
 from benchmark.report.stopwatch import drained, timed
+
+Measure = Callable[[dict[str, Any], Callable[[], int], Delays | None], Awaitable[dict[str, Any]]]
 
 
 class Pair:
@@ -82,11 +84,11 @@ def _letter(job: dict[str, Any], sender: Client, number: int, own: str, to: str)
     return sender.letter(number, own, to, job["size"], job.get("spaces", False))
 
 
-async def load(job: dict[str, Any]) -> dict[str, Any]:
+async def load(job: dict[str, Any], measure: Measure = timed) -> dict[str, Any]:
     """
     Messages per second over `pairs` pairs of `window` messages of `size` bytes; `spaces`: in their JSON.
 
-    `record`: with the body of a record, which the header names if `named`.
+    `record`: with the body of a record, which the header names if `named`. `measure` measures meanwhile.
     """
     count = job["pairs"]
     inward = [address(job, index) for index in range(count)]
@@ -98,7 +100,7 @@ async def load(job: dict[str, Any]) -> dict[str, Any]:
         pairs.append(Pair(sender, receiver, letter, job["window"], job["burst"], delays))
     for pair in pairs:
         pair.start()
-    result: dict[str, Any] = await timed(job, lambda: sum(pair.received for pair in pairs), delays)
+    result: dict[str, Any] = await measure(job, lambda: sum(pair.received for pair in pairs), delays)
     for pair in pairs:
         pair.stop()
     result["lost"] = await drained(lambda: sum(pair.missing() for pair in pairs))
