@@ -125,7 +125,7 @@ class FormActions:
         )
 
         def told(result: dict[str, Any]) -> Told:
-            found = result["done"]
+            found = result["done"] or len(result["targets"])  # a ban may disconnect no client now
             if number is not None:
                 return order.done, {**result, "targets": result["targets"][:MAX_SHOWN]}
             targets = result["targets"][:MAX_SHOWN]

@@ -173,6 +173,28 @@ class NodeTests(AdminCommandCase):
         self.assertShows((found["version"], found["config_revision"]), "status")
         self.assertShows(("limits.sessions", "100,000", "default"), "config", "limits")
 
+    def test_what_was_it_like_some_minutes_ago(self) -> None:
+        """
+        `history`, from the history that the node keeps; an unknown figure is answered with those there are.
+        """
+        service = self.net.operations.history
+        service.startService()
+        self.addCleanup(service.stopService)
+        self.net.advance(60)
+        self.browser.drop()
+        self.net.advance(60)
+
+        values = self.get(f"series?names=sessions_attached&from={self.net.wall() - 115}")["series"]
+        self.assertEqual((2, 1), (values["sessions_attached"][0], values["sessions_attached"][-1]))
+        words = ("history", "sessions_attached", "--since", "10m", "--rows", "4")
+        found = self.json_of(*words)["series"]["sessions_attached"]
+        self.assertEqual({1, 2}, {value for value in found if value is not None})
+        head, *rows = self.shown(*words).splitlines()
+        self.assertIn("sessions_attached", head)
+        self.assertLessEqual(len(rows), 4)
+        wrong = self.run_("history", "luck", exit_code=1)
+        self.assertIn("in_messages", wrong.stderr)
+
     def test_when_does_a_certificate_end(self) -> None:
         """
         A trouble in `status` and `check` two weeks before.
