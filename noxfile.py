@@ -12,7 +12,7 @@ def tests(session: nox.Session) -> None:
     """
     All but those that start nodes, browsers and Spark, which tools/test runs with one Python.
     """
-    session.install("-e", ".[test]")
+    session.install("./msgnode_report", "-e", ".[test]")
     others = ("--ignore=tests/integration", "--ignore=tests/mining")
     session.run("python", "-m", "pytest", "-q", "-n", "auto", *others, "tests", *session.posargs)
 
@@ -22,7 +22,7 @@ def lake(session: nox.Session) -> None:
     """
     The mining tool on an object store, moto's server. Packages of Java (700 MB) come from Maven.
     """
-    session.install("-e", ".[test]", "moto[s3,server]")
+    session.install("./msgnode_report", "-e", ".[test]", "moto[s3,server]")
     paths = ("tests/mining/pipeline/test_object_lock.py", "tests/integration/test_mining_lake.py")
     session.env.setdefault("MSGNODE_LAKE", os.environ.get("MSGNODE_LAKE", "1"))
     session.run("python", "-m", "pytest", "-q", *paths, *session.posargs)
@@ -33,5 +33,5 @@ def delta(session: nox.Session) -> None:
     """
     The tests of mining with Spark 4.2 and Delta Lake, whose jar comes from Maven.
     """
-    session.install("-e", ".[test,delta]")
+    session.install("./msgnode_report", "-e", ".[test,delta]")
     session.run("python", "-m", "pytest", "-q", *(session.posargs or ("tests/mining",)))

@@ -56,7 +56,7 @@ sys.exit(not all(file.locate().exists() for file in files))'
 
 sources() (
     cd "$top"
-    find setup.cfg pyproject.toml README.md LICENSE msgnode twisted -name __pycache__ -prune -o -name dropin.cache -o -type f -print0 |
+    find setup.cfg pyproject.toml MANIFEST.in README.md NEWS.md LICENSE constraints.txt msgnode msgnode_report twisted etc docs -name __pycache__ -prune -o -name dropin.cache -o -type f -print0 |
         sort -z | xargs -0 cksum | cksum
 )
 
@@ -74,10 +74,10 @@ install() (
     trap 'rm -rf "$source" "$log"' EXIT
     # A copy, because setuptools leaves its build beside what it builds.  A plain install, as users have it: an
     # editable one hides the twistd plugin.
-    cp -R "$top"/{setup.cfg,pyproject.toml,README.md,LICENSE,msgnode,twisted} "$source"
+    cp -R "$top"/{setup.cfg,pyproject.toml,MANIFEST.in,README.md,NEWS.md,LICENSE,constraints.txt,msgnode,msgnode_report,twisted,etc,docs} "$source"
     find "$source" -name __pycache__ -prune -exec rm -rf {} +
     printf 'Installing msgnode and what it needs; the first time this takes a minute or two '
-    if "$venv/bin/python" -m pip install --no-input --disable-pip-version-check --upgrade "$source$1" 2>&1 |
+    if "$venv/bin/python" -m pip install --no-input --disable-pip-version-check --upgrade "$source/msgnode_report" "$source$1" 2>&1 |
         tee "$log" | while read -r word rest; do
         case $word in Collecting | Downloading | Building | Installing) printf '.' ;; esac
     done; [ "${PIPESTATUS[0]}" = 0 ]; then

@@ -18,6 +18,7 @@ from msgnode import __version__
 from msgnode.cli.admin.group import admin
 from msgnode.cli.bench.command import bench
 from msgnode.cli.contexts import context_group
+from msgnode.cli.init import init
 from msgnode.cli.links.link import link
 from msgnode.cli.links.route import route
 from msgnode.cli.messages import listen, request, send
@@ -280,6 +281,7 @@ def completion(context: click.Context, shell: str) -> None:
     click.echo(chosen(root.command, {}, "msgnode", "_MSGNODE_COMPLETE").source())
 
 
+main.add_command(init)
 main.add_command(policy)
 main.add_command(records)
 main.add_command(mine)

