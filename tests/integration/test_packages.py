@@ -92,6 +92,8 @@ def test_the_wheel_has_what_a_node_needs_and_no_more(built: Path) -> None:
     ):
         assert wanted in data, wanted
     assert "twisted/plugins/msgnode_tap.py" in names or any("twisted/plugins/" in name for name in names)
+    for asset in ("templates/base.html", "assets/htmx.min.js", "assets/NOTICE"):
+        assert f"msgnode/admin/pages/{asset}" in names, asset
     assert not [name for name in names if "echarts" in name or name.startswith(("tests/", "tools/"))]
 
 

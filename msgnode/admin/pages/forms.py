@@ -129,7 +129,7 @@ class FormActions:
             if number is not None:
                 return order.done, {**result, "targets": result["targets"][:MAX_SHOWN]}
             targets = result["targets"][:MAX_SHOWN]
-            again = {**fields, "confirm": str(found), "check": check} if found else None
+            again = {**fields, "confirm": str(found), "check": check} if found or targets else None
             return _asked(found, len(targets)), {"targets": targets, "again": again}
 
         return done.addCallback(told)
@@ -204,11 +204,9 @@ def _asked(found: int, shown: int) -> str:
     """
     The sentence above the targets of an action that is not yet done.
     """
-    if not found:
+    if not found and not shown:
         return "nothing matches"
-    if not shown:
-        return "this concerns the whole node"
-    return "this concerns:" if shown == found else f"this concerns {found:,}, among them:"
+    return "this concerns:" if found <= shown else f"this concerns {found:,}, among them:"
 
 
 def _number(form: Form, name: str) -> int:

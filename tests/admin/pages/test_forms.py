@@ -106,6 +106,14 @@ class FormTests(DashboardCase):
 
         self.assertIn("Nobody is banned", self.page("/bans", self.operator))
 
+    def test_a_client_that_is_not_connected_is_banned(self) -> None:
+        """
+        Nobody is disconnected, and the ban counts all the same.
+        """
+        self.confirm(self.operator, "ban", kind="runtime", value="runtime://example.org/later", minutes="60")
+
+        self.assertIn("runtime://example.org/later", self.page("/bans", self.operator))
+
     def test_an_address_is_freed(self) -> None:
         """
         The session that has it loses it.
