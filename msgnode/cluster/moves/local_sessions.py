@@ -118,6 +118,7 @@ class LocalSessions:
         self._released_at: dict[bytes, int] = {}  # the last key at the release
         self._over: dict[str, int] = {}  # handovers to sessions that have left: their last keys
         self._overlaps: WeakSet[SessionOverlap] = WeakSet()
+        self._handed_over: set[bytes] = set()  # by this node, which stops, and not at a client's wish
         self._unflushed: dict[Session, None] = {}
         self._commits: list[Deferred[None]] = []
 
@@ -219,7 +220,10 @@ class LocalSessions:
         session.move = msgspec.structs.replace(
             move, id=release.id.hex(), to=release.to, generation=release.generation
         )
-        self._sessions.release(session, self.closings.pop(release.name, SUPERSEDED))
+        closing = self.closings.pop(release.name, None)
+        self._sessions.release(session, closing or SUPERSEDED)
+        if closing is not None:
+            self._handed_over.add(release.id)
         self._leaving[release.id] = session
         self._released_at[release.id] = session.mailbox.last_key
         self._watch(session)
@@ -286,8 +290,10 @@ class LocalSessions:
         session.mailbox.end_arrival()
         if release.id not in self._flushing:
             self._flushing[release.id] = False
-            # All members know the new holder by now: what they publish goes there, too.
-            self._watch(session).awaited_above = session.mailbox.last_key
+            if release.id in self._handed_over:
+                # All members know the new holder by now: what they publish goes there, too. A client that
+                # goes on by itself is back sooner than such copies, and would get later messages before them.
+                self._watch(session).awaited_above = session.mailbox.last_key
             self.flushed(release.to).addCallback(self._all_arrived, release)
         if session.mailbox.queued:
             self._clock.callLater(0, self.more, release.name)
@@ -306,6 +312,7 @@ class LocalSessions:
 
     def discard(self, release: Release) -> None:
         session = self._leaving.pop(release.id)
+        self._handed_over.discard(release.id)
         self._left_bindings.pop(release.id, None)
         self._flushing.pop(release.id, None)
         self._released_at.pop(release.id, None)

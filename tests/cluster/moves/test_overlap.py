@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.cluster.moves.local_sessions import LocalSessions
 from msgnode.cluster.moves.session_holder import Release
+from msgnode.protocol.close_codes import STOPPING
 from msgnode.protocol.message import Message
 from msgnode.sessions.routing import SUBSCRIBED
 from tests.support.durable import Counting, DurableNode
@@ -46,10 +47,12 @@ class Side:
         self.node.settle()
 
 
-class OverlapTests(SynchronousTestCase):
+class OverlapCase(SynchronousTestCase):
     """
     Bob's session leaves the first node for the second, where Ann's publications come, too.
     """
+
+    is_stopping = True
 
     def setUp(self) -> None:
         self.first, self.second = Side(self), Side(self)
@@ -58,6 +61,8 @@ class OverlapTests(SynchronousTestCase):
         session = self.first.node.sessions.get(BOB)
         assert session is not None
         self.first.node.routes.bind(TOPIC, session, SUBSCRIBED)
+        if self.is_stopping:
+            self.first.local.closings[BOB] = STOPPING
         self.first.local.release(RELEASE)
         self.bob.lose()
         state = self.first.local.state(RELEASE, [])
@@ -84,6 +89,12 @@ class OverlapTests(SynchronousTestCase):
         self.second.node.clock.advance(0)
         self.bob.arrive()
         return [message["body"]["n"] for message in self.bob.got]
+
+
+class OverlapTests(OverlapCase):
+    """
+    The first node stops, and hands the session over.
+    """
 
     def test_copy_that_is_on_its_way_to_the_new_holder_is_waited_for(self) -> None:
         """
@@ -128,4 +139,24 @@ class OverlapTests(SynchronousTestCase):
         self.second.node.clock.advance(0.2)
 
         self.successResultOf(finished)
+        self.assertEqual([1], self.numbers())
+
+
+class ResumedElsewhereTests(OverlapCase):
+    """
+    Bob resumes his session at the second node, and the first goes on.
+    """
+
+    is_stopping = False
+
+    def test_no_copy_is_waited_for(self) -> None:
+        """
+        Bob may be at a third node before a copy comes, and later messages with him.
+        """
+        self.first.local.seal(RELEASE)
+        self.first.publish(1)
+        self.hand_over()
+
+        self.successResultOf(self.finish())
+
         self.assertEqual([1], self.numbers())
