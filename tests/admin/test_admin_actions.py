@@ -100,6 +100,26 @@ class AccessTests(AdminCase):
             answer = self.request("POST", "tokens", {"reason": REASON, "name": "x", "roles": roles})
             self.assertRefused(answer, 400, "viewer, operator")
 
+    def test_tokens_that_cannot_be_read_now_are_not_lost(self) -> None:
+        """
+        A new token is refused then; lines of another release stay when it is made or revoked.
+        """
+        viewer, path = self.named("viewer"), self.state / "admin-tokens"
+        kept = path.read_bytes()
+        path.unlink()
+        path.mkdir()  # which cannot be read
+        body = {"reason": REASON, "name": "x", "roles": ["viewer"]}
+        self.assertRefused(self.request("POST", "tokens", body), 503, "cannot be read")
+        self.assertRefused(self.request("DELETE", "tokens/viewer", {"reason": REASON}), 503, "cannot be read")
+        path.rmdir()
+        path.write_bytes(b'{"name": "of a later release", "scopes": []}\n' + kept)
+
+        self.act("tokens", name="x", roles=["viewer"])
+        self.act("tokens/x", "DELETE")
+
+        self.assertEqual(200, self.request("GET", "node", token=viewer).status)
+        self.assertIn(b"of a later release", path.read_bytes())
+
     def test_the_token_of_the_machine_is_valid_on_this_machine_only(self) -> None:
         """
         A named one is valid from anywhere.
@@ -340,6 +360,39 @@ class BanTests(AdminCase):
             self.assertEqual(status, self.request("POST", "bans", body, token).status)
         answer = self.request("POST", "bans", {"reason": REASON, "kind": "peer", "value": "there"})
         self.assertRefused(answer, 400, "10.0.0.0/8")
+
+    def test_a_kick_bans_no_longer_than_its_operator_may(self) -> None:
+        """
+        More than 24 hours need the role admin there, too; and a ban that ends never has no date.
+        """
+        token = self.named("operator")
+        many = {"reason": REASON, "filter": {"q": "example"}, "ban_seconds": 86401}
+        for path in (f"sessions/{url(A)}/kick", "sessions/kick"):
+            body = many if path == "sessions/kick" else {"reason": REASON, "ban_seconds": 86401}
+            self.assertRefused(self.request("POST", path, body, token), 403, "24 hours")
+            self.assertRefused(self.request("POST", path, {**body, "ban_seconds": 1e18}), 400, "seconds")
+            self.assertRefused(self.request("POST", path, {**body, "ban_seconds": -1}), 400, "seconds")
+        self.assertEqual([], self.get("bans")["bans"])
+
+    def test_a_ban_closes_connections_without_a_session(self) -> None:
+        """
+        A client cannot keep one in reserve, and open its session later.
+        """
+        waiting = TCPRuntime(self.net, C)
+        self.act("bans", kind="peer", value="192.0.2.0/24")
+        self.net.advance(1)
+
+        self.assertEqual(4410, waiting.code)
+
+    def test_a_ban_of_a_user_outlives_that_of_a_device_of_the_same_name(self) -> None:
+        """
+        Each is lifted by itself.
+        """
+        self.act("bans", kind="user", value="user://x")
+        found = self.act("bans", kind="device", value="user://x")
+        self.act(f"bans/{found['details']['ban']['id']}", "DELETE")
+
+        self.assertIsNotNone(self.node.bans.of_session(C, "user://x"))
 
     def test_a_client_is_throttled_for_a_while(self) -> None:
         """
