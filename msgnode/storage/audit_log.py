@@ -9,6 +9,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from time import gmtime, strftime
@@ -106,10 +107,7 @@ class AuditLog:
             path = directory / strftime("audit-%Y%m.jsonl", gmtime(entry["time"]))
             if not path.exists():
                 self._delete_old(directory, entry["time"])
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
-                file.write(json.dumps(chained, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            append_line(path, json.dumps(chained, ensure_ascii=False).encode("utf-8", "replace"))
         self._last = chained["hash"]
         return chained
 
@@ -122,6 +120,26 @@ class AuditLog:
         for path in audit_files(directory):
             if path.name < oldest:
                 path.unlink()
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """
+    Appends a line, and waits until it is on disk. If it cannot be written, nothing of it stays: half a line
+    would swallow the next one.
+    """
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+b", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        try:
+            if size and os.pread(file.fileno(), 1, size - 1) != b"\n":  # of a node that was killed
+                line = b"\n" + line
+            left = memoryview(line + b"\n")
+            while left:
+                left = left[file.write(left) :]
+            os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(file.fileno(), size)
+            raise
 
 
 def digest(entry: Entry) -> str:
