@@ -170,6 +170,35 @@ class BackupTests(BackupCase):
         self.assertEqual(made[1:], [path.name for path in backups_in(self.backups)])
         self.assertEqual(3, len(set(made)))
 
+    def test_the_backup_just_made_is_kept_when_the_clock_was_set_back(self) -> None:
+        """
+        Those of before have names of a later time.
+        """
+        for wall in (1_900_000_000, 1_900_000_060):
+            self.back_up(keep=2, wall=wall)
+
+        made = self.back_up(keep=2, wall=1_800_000_000)
+
+        self.assertIn(made, backups_in(self.backups))
+        self.assertEqual(2, len(backups_in(self.backups)))
+
+    def test_nodes_with_one_directory_leave_each_other_their_backups(self) -> None:
+        """
+        Complete ones, and one that is being written.
+        """
+        first = self.back_up(keep=1)
+        others = [self.backups / f"backup-20200101T00000{number}Z" for number in range(2)]
+        for other in others:
+            shutil.copytree(first, other)
+            manifest = json.loads((other / FILE).read_text())
+            (other / FILE).write_text(json.dumps({**manifest, "node": "other"}))
+        writing = self.backups / "backup-20200101T000002Z.example.org.other.partial"
+        shutil.copytree(others[0], writing)
+        made = self.back_up(keep=1, wall=1_800_000_060)
+
+        self.assertEqual([*others, made], backups_in(self.backups))
+        self.assertTrue((writing / FILE).exists())
+
     def test_only_the_user_of_the_node_can_read_a_backup(self) -> None:
         """
         It has the messages that wait.
@@ -196,7 +225,7 @@ class BackupTests(BackupCase):
         """
         What a killed node left does not count as a backup, and does not stay.
         """
-        partial = self.backups / "backup-20200101T000000Z.partial"
+        partial = self.backups / "backup-20200101T000000Z.example.org.test.partial"
         partial.mkdir(parents=True)
         (partial / "state.sqlite").write_text("half")
 
