@@ -6,13 +6,17 @@ import json
 from typing import Any
 
 from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
 
 from msgnode.admin.access.named_tokens import ROLES
+from msgnode.admin.actions.audited import ActionResult
 from msgnode.admin.actions.ban_actions import id_of
+from msgnode.admin.api.endpoint import Endpoint, Reason
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.config.reload import Reloading
 from msgnode.config.schema import ConfigError
 from msgnode.storage.audit_log import mistakes
+from tests.sessions.access.test_bans import Peer
 from tests.support.admin_case import REASON, A, AdminCase, B, C, url
 from tests.support.http_client import HTTPClient, Response
 from tests.support.poll_runtime import PollRuntime
@@ -384,6 +388,37 @@ class BanTests(AdminCase):
 
         self.assertEqual(4410, waiting.code)
 
+    def test_a_banned_client_cannot_post_messages_one_by_one(self) -> None:
+        """
+        Neither by the token of its session, which stays, nor without one from its address or origin.
+        """
+        client = PollRuntime(self.net, C)
+        client.open()
+        message = dumps({"id": 2, "type": "update", "from": "", "to": A, "body": {}})
+        by_token = {"Authorization": f"Bearer {client.token}"}
+        page = {"Origin": "http://example.org"}
+        for kind, value, sent in (
+            ("runtime", C, by_token),
+            ("peer", "192.0.2.0/24", {}),
+            ("origin", "http://example.org", page),
+        ):
+            http = HTTPClient(self.net)
+            self.assertNotEqual(403, http.request("POST", "/message", message, **sent).status, kind)
+            made = self.act("bans", kind=kind, value=value)["details"]["ban"]
+            answer = http.request("POST", "/message", message, **sent)
+            self.assertRefused(answer, 403, "an operator banned this client")
+            self.act(f"bans/{made['id']}", "DELETE")
+
+    def test_a_ban_of_an_origin_concerns_its_pages_at_every_connector(self) -> None:
+        """
+        Those that poll, too.
+        """
+        self.act("bans", kind="origin", value="http://example.org")
+        opening = dumps({"id": 1, "type": "open", "from": C, "to": "mn:/session"})
+        for origin, status in (("http://example.org", 410), ("http://other.example", 200)):
+            answer = HTTPClient(self.net).request("POST", "/poll", opening, Origin=origin)
+            self.assertEqual(status, answer.status, answer.body)
+
     def test_a_ban_of_a_user_outlives_that_of_a_device_of_the_same_name(self) -> None:
         """
         Each is lifted by itself.
@@ -392,7 +427,7 @@ class BanTests(AdminCase):
         found = self.act("bans", kind="device", value="user://x")
         self.act(f"bans/{found['details']['ban']['id']}", "DELETE")
 
-        self.assertIsNotNone(self.node.bans.of_session(C, "user://x"))
+        self.assertIsNotNone(self.node.bans.of_session(C, "user://x", Peer("192.0.2.1:1")))
 
     def test_a_client_is_throttled_for_a_while(self) -> None:
         """
@@ -620,6 +655,24 @@ class AuditTests(AdminCase):
             ],
             found,
         )
+
+    def test_an_action_goes_on_without_its_client(self) -> None:
+        """
+        Also one by DELETE: a revoked token must not be half revoked.
+        """
+        begun: Deferred[ActionResult] = Deferred()
+        http = HTTPClient(self.net, "admin")
+        api = self.net.listener("admin").resource.children[b"api"].children[b"v1"]
+        api.endpoints.append(
+            Endpoint("DELETE", "things/{id}", "admin", "", lambda call: begun, ActionResult, body=Reason)
+        )
+        body = dumps({"reason": REASON})
+        http.start("DELETE", "/api/v1/things/1", body, Authorization=f"Bearer {self.token}")
+        self.net.pump()
+        http.transport.loseConnection()
+        self.net.advance(1)
+
+        self.assertFalse(begun.called)
 
     def test_a_reason_may_be_a_header_of_a_request_without_a_body(self) -> None:
         """

@@ -131,12 +131,16 @@ class Bans:
             self._of_peer(connection.peer) or self._named(ORIGIN, getattr(connection, "origin", ""))
         )
 
-    def of_session(self, runtime: str, user: str) -> Closing | None:
+    def of_session(self, runtime: str, user: str, connection: Any) -> Closing | None:
         """
-        The close code for a client that opens this session, or is this user.
+        The close code for a client that opens this session, or is this user; or whose connection is banned,
+        of which less was known when it was made: the PROXY protocol names a peer late.
         """
         if not self._by_id:
             return None
+        why = self.of_connection(connection)
+        if why is not None:
+            return why
         # A device is the user of its token.
         return self._closing(
             self._named(RUNTIME, runtime) or self._named(USER, user) or self._named(DEVICE, user)

@@ -71,4 +71,13 @@ class BanTests(SynchronousTestCase):
         self.clock.advance(61)
 
         self.assertEqual(1, len(self.bans.all()))
-        self.assertIsNotNone(self.bans.of_session("runtime://x/a", "user://x"))
+        self.assertIsNotNone(self.bans.of_session("runtime://x/a", "user://x", Peer("unix")))
+
+    def test_a_connection_is_asked_again_when_it_opens_a_session(self) -> None:
+        """
+        In the PROXY protocol its peer is the proxy at first.
+        """
+        self.ban("peer", "203.0.113.7")
+
+        self.assertIsNone(self.bans.of_session("runtime://x/a", "", Peer("10.0.0.1:9")))
+        self.assertIsNotNone(self.bans.of_session("runtime://x/a", "", Peer("203.0.113.7:4000")))
