@@ -354,6 +354,19 @@ class BanTests(AdminCase):
         self.net.advance(61)
         self.assertEqual(["user://x"], [ban["value"] for ban in self.get("bans")["bans"]])
 
+    def test_bans_that_cannot_be_read_are_set_aside(self) -> None:
+        """
+        The next ban does not replace them.
+        """
+        (self.state / "bans.json").write_text('[{"id": "1", "ki')
+        for service in self.net.operations.services():
+            service.startService()
+            self.addCleanup(service.stopService)
+        self.act("bans", kind="runtime", value=C)
+
+        [kept] = self.state.glob("bans.json.damaged-*")
+        self.assertEqual('[{"id": "1", "ki', kept.read_text())
+
     def test_an_operator_bans_for_a_day_at_most(self) -> None:
         """
         For longer the role admin is needed.

@@ -2,6 +2,7 @@
 Bans and temporary limits: made and lifted by operators, kept across a restart, and timed.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
@@ -113,7 +114,22 @@ class BanActions(Service):
         except FileNotFoundError:
             pass
         except (OSError, msgspec.DecodeError) as why:
-            log.error("the bans in {path} could not be read: {why}", path=str(self._path), why=str(why))
+            log.error(
+                "the bans in {path} could not be read, and are not in effect: {why}",
+                path=str(self._path),
+                why=str(why),
+            )
+            self._set_aside(self._path)
+
+    def _set_aside(self, path: Path) -> None:
+        """
+        Keeps a file that cannot be read: the next ban would replace it.
+        """
+        now = self._inspector.facts.wall()
+        try:
+            os.replace(path, path.with_name(f"{path.name}.damaged-{now:.0f}"))
+        except OSError as why:
+            log.error("{path} could not be set aside: {why}", path=str(path), why=why.strerror)
 
     def save(self) -> Deferred[None]:
         """
