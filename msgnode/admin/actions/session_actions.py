@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.task import deferLater
 
 from msgnode.admin.actions.audited import MAX_SHOWN, Audited, Plan, check_reason
-from msgnode.admin.actions.ban_actions import BanActions, check_seconds
+from msgnode.admin.actions.ban_actions import BanActions, BanRequest, check_seconds
 from msgnode.admin.api.endpoint import Call, Reason
 from msgnode.admin.reads.inspector import Inspector
 from msgnode.admin.reads.session_list import SessionQuery, matching
@@ -219,3 +219,14 @@ class SessionActions:
 
         plan = Plan("unbind", [session.runtime], unbound, before=address)
         return self._audited.run(call, plan, call.body.reason)
+
+
+def ban_of_kick(call: Call) -> tuple[str, BanRequest] | None:
+    """
+    The ban that a kick contains, for the other nodes: the client could go to one of them.
+    """
+    body: Kick = call.body
+    if not body.ban_seconds:
+        return None
+    value = call.path["runtime"]
+    return "bans", BanRequest(reason=body.reason, kind=RUNTIME, value=value, seconds=body.ban_seconds)
