@@ -104,19 +104,27 @@ class AuditLog:
         chained["hash"] = digest(chained)
         if directory is not None:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path = directory / strftime("audit-%Y%m.jsonl", gmtime(entry["time"]))
-            if not path.exists():
-                self._delete_old(directory, entry["time"])
+            name = strftime("audit-%Y%m.jsonl", gmtime(entry["time"]))
+            months = [path.name for path in audit_files(directory)]
+            if months and name > months[-1]:
+                self._delete_old(directory, entry["time"], months[-1])
+            # After the clock was set back the newest file goes on: the chain is in the order of the files.
+            path = directory / max([name, *months[-1:]])
             append_line(path, json.dumps(chained, ensure_ascii=False).encode("utf-8", "replace"))
         self._last = chained["hash"]
         return chained
 
-    def _delete_old(self, directory: Path, now: float) -> None:
+    def _delete_old(self, directory: Path, now: float, newest: str) -> None:
+        """
+        Deletes the months that ended long ago; none if that were all: the clock may be wrong.
+        """
         keep_days = self._keep_days()
         if not keep_days:
             return
         # The month before the oldest day that is kept has ended by then.
         oldest = strftime("audit-%Y%m.jsonl", gmtime(now - keep_days * DAY_SECONDS))
+        if newest < oldest:
+            return
         for path in audit_files(directory):
             if path.name < oldest:
                 path.unlink()

@@ -38,6 +38,34 @@ class AuditLogTests(SynchronousTestCase):
         self.assertEqual(["audit-197002.jsonl", "audit-197003.jsonl"], names)
         self.assertEqual((2, []), mistakes(self.state / "audit"))
 
+    def test_a_clock_that_is_set_back_breaks_no_chain(self) -> None:
+        """
+        Lines of January go on in February's file, where the chain is.
+        """
+        now = [40 * DAY]
+        log = AuditLog(self.state, lambda: now[0], maybeDeferred, lambda: 40)
+        for day in (40, 10, 11, 80):
+            now[0] = day * DAY
+            self.successResultOf(log.write(action="undrain"))
+
+        self.assertEqual((4, []), mistakes(self.state / "audit"))
+
+    def test_a_clock_that_jumps_years_deletes_nothing(self) -> None:
+        """
+        It may be wrong; a month later it is believed.
+        """
+        now = [0.0]
+        log = AuditLog(self.state, lambda: now[0], maybeDeferred, lambda: 40)
+        for day in (0, 35, 5000, 5001):
+            now[0] = day * DAY
+            self.successResultOf(log.write(action="undrain"))
+        self.assertEqual((4, []), mistakes(self.state / "audit"))
+
+        now[0] = 5040 * DAY
+        self.successResultOf(log.write(action="undrain"))
+
+        self.assertEqual(3, mistakes(self.state / "audit")[0])
+
     def test_a_line_after_half_a_line_can_be_read(self) -> None:
         """
         A node that was killed, or a full disk, left the half: what an operator did then is not lost in it.
