@@ -4,6 +4,7 @@ The backup of a running node, and what a node has that starts from it.
 
 import json
 import shutil
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ from click.testing import CliRunner, Result
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.cli.main import main
+from msgnode.config.schema import ConfigError
 from msgnode.storage.backup.hot_copy import Origin, take_snapshot, write_backup
 from msgnode.storage.backup.manifest import FILE, BackupRefused, backups_in, read_manifest
 from msgnode.storage.backup.restoring import restore_backup
 from msgnode.storage.database import lock
+from msgnode.storage.session_store import Store
 from tests.support.durable import DurableNode, Refusing
 from tests.support.fakes import Client, directory
 
@@ -355,6 +358,37 @@ class RestoreTests(BackupCase):
         done = self.run_command(backup, self.restored)
 
         self.assertIn("'../escaped' is not a name below the state directory", done.output)
+
+    def test_no_node_starts_from_a_part_of_a_backup(self) -> None:
+        """
+        A restore was killed while it moved files: it has to be repeated first.
+        """
+        backup = self.back_up()
+        restore_backup(backup, self.restored)
+        (self.restored / "state.sqlite").unlink()
+        (self.restored / "restore-begun").mkdir()
+
+        with self.assertRaisesRegex(ConfigError, "was interrupted.*state restore --replace"):
+            Store(self.restored, self.node.clock).open()
+        done = self.run_command("--replace", backup, self.restored)
+
+        self.assertEqual(0, done.exit_code, done.output)
+        self.start(self.restored)
+
+    def test_a_backup_cannot_bring_a_token(self) -> None:
+        """
+        What stays in a state directory is no part of a backup, though a manifest names it.
+        """
+        backup = self.back_up()
+        (backup / "admin-token").write_text("mna_guess")
+        manifest = json.loads((backup / FILE).read_text())
+        manifest["files"]["admin-token"] = {"bytes": 9, "sha256": sha256(b"mna_guess").hexdigest()}
+        (backup / FILE).write_text(json.dumps(manifest))
+
+        done = self.run_command(backup, self.restored)
+
+        self.assertIn("'admin-token' is no part of a backup", done.output)
+        self.assertFalse((self.restored / "admin-token").exists())
 
     def test_a_restore_that_was_interrupted_can_be_repeated(self) -> None:
         """
