@@ -28,7 +28,6 @@ from msgnode.config.schema import ConfigError
 from msgnode.connectors.http.requests import bearer
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.peer_address import peer_host, peer_name
-from msgnode.transport.http_answers import answer_json
 
 log = Logger()
 
@@ -158,14 +157,3 @@ def with_role(operator: Operator, *wanted: str) -> Operator:
     if not operator.has_role(*included):
         raise Rejected(f"this token does not have the role {' or '.join(wanted)}", 403, "policy")
     return operator
-
-
-def refuse_without(tokens: AdminTokens, request: Request, *wanted: str) -> bytes | None:
-    """
-    Returns the answer to a request without a token that has one of these roles, or None if it has one.
-    """
-    try:
-        tokens.admit(request, *wanted)
-    except Rejected as why:
-        return answer_json(request, why.code, why.body())
-    return None

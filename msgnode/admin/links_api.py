@@ -4,6 +4,7 @@ The HTTP API of links and routes on the admin listener: `/api/v1/links` and `/ap
 Every request needs a token: with the role `viewer` or `operator` to read, `operator` for an order.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, unquote
@@ -15,7 +16,9 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
-from msgnode.admin.admin_tokens import AdminTokens, refuse_without
+from msgnode.admin.admin_tokens import AdminTokens
+from msgnode.cluster.operator_requests import Operator
+from msgnode.connectors.http.requests import headers
 from msgnode.links.operations import MAX_LINK_COST, LinkName, LinkOperations, parse_link
 from msgnode.node import Node
 from msgnode.protocol.errors import Rejected
@@ -37,6 +40,11 @@ NOT_STARTED = (
 )
 
 Answer = Any  # what becomes JSON
+Note = Callable[[Operator, str, str, str, str, str], None]  # peer, action, target, reason, result
+
+
+def _note_nothing(operator: Operator, peer: str, action: str, target: str, reason: str, result: str) -> None:
+    pass
 
 
 class LinksAPI(Resource):
@@ -46,20 +54,22 @@ class LinksAPI(Resource):
 
     isLeaf = True
 
-    def __init__(self, node: Node, tokens: AdminTokens) -> None:
+    def __init__(self, node: Node, tokens: AdminTokens, note: Note = _note_nothing) -> None:
         super().__init__()
         self._node = node
         self._tokens = tokens
+        self._note = note
 
     def render(self, request: Request) -> bytes | int:
         roles = (VIEWER, OPERATOR) if request.method in (b"GET", b"HEAD") else (OPERATOR,)
-        refused = refuse_without(self._tokens, request, *roles)
-        if refused is not None:
-            return refused
+        try:
+            operator = self._tokens.admit(request, *roles)
+        except Rejected as why:
+            return answer_json(request, why.code, why.body())
         try:
             operations = self._operations()
             path = [unquote(part.decode("latin-1")) for part in request.postpath or [] if part]
-            found = self.answer(path, request, operations)
+            found = self.answer(path, request, operations, operator)
         except Rejected as why:
             return _refused(request, why)
         except Exception:
@@ -76,7 +86,9 @@ class LinksAPI(Resource):
             raise Rejected(NOT_STARTED, 503, "failed")
         raise Rejected(NO_FEDERATION, 404, "not-found")
 
-    def answer(self, path: list[str], request: Request, operations: LinkOperations) -> Answer:
+    def answer(
+        self, path: list[str], request: Request, operations: LinkOperations, operator: Operator
+    ) -> Answer:
         """
         Returns the answer to a request for this path, or a Deferred of it. Raises Rejected to refuse it.
         """
@@ -88,11 +100,13 @@ class LinksResource(LinksAPI):
     The resource `/api/v1/links`: other domains, with links and streams, and orders about them.
     """
 
-    def __init__(self, node: Node, tokens: AdminTokens) -> None:
-        super().__init__(node, tokens)
+    def __init__(self, node: Node, tokens: AdminTokens, note: Note = _note_nothing) -> None:
+        super().__init__(node, tokens, note)
         self._checks = 0
 
-    def answer(self, path: list[str], request: Request, operations: LinkOperations) -> Answer:
+    def answer(
+        self, path: list[str], request: Request, operations: LinkOperations, operator: Operator
+    ) -> Answer:
         match path:
             case []:
                 _allow(request, b"GET")
@@ -102,25 +116,38 @@ class LinksResource(LinksAPI):
                 return operations.domain(domain)
             case [domain, order] if order in ORDERS:
                 _allow(request, b"POST")
-                return self._order(order, domain, request, operations)
+                return self._order(order, domain, request, operations, operator)
         raise Rejected(f"expected /api/v1/links/DOMAIN/{'|'.join(ORDERS)}", 404, "not-found")
 
-    def _order(self, order: str, domain: str, request: Request, operations: LinkOperations) -> Answer:
+    def _order(
+        self, order: str, domain: str, request: Request, operations: LinkOperations, operator: Operator
+    ) -> Answer:
         if order == "check":
             return self._check(domain, operations)
-        if order == "forget":
-            dropped = operations.forget(domain)
-            found = {"domain": domain, "dropped": dropped}
-        else:
-            getattr(operations, order)(domain)
-            found = msgspec.to_builtins(operations.domain(domain))
+        reason = next(iter(headers(request, b"X-Reason")), "")
+        peer = peer_name(request.getClientAddress())
+        try:
+            found = self._do(order, domain, operations)
+        except Rejected as why:
+            self._note(operator, peer, f"link {order}", domain[:255], reason, str(why))
+            raise
+        self._note(operator, peer, f"link {order}", domain, reason, "done")
         log.info(
-            "the admin listener got the order to {order} {domain}, from {peer}",
+            "the admin listener got the order to {order} {domain}, from {who} at {peer}",
             order=order,
             domain=domain,
-            peer=peer_name(request.getClientAddress()),
+            who=operator.name,
+            peer=peer,
         )
         return found
+
+    @staticmethod
+    def _do(order: str, domain: str, operations: LinkOperations) -> Answer:
+        if order == "forget":
+            dropped = operations.forget(domain)
+            return {"domain": domain, "dropped": dropped}
+        getattr(operations, order)(domain)
+        return msgspec.to_builtins(operations.domain(domain))
 
     def _check(self, domain: str, operations: LinkOperations) -> Deferred[Answer]:
         if self._checks >= MAX_CHECKS:
@@ -143,7 +170,9 @@ class RoutesResource(LinksAPI):
     The resource `/api/v1/routes`: the map of nodes and links, and explanations of routes.
     """
 
-    def answer(self, path: list[str], request: Request, operations: LinkOperations) -> Answer:
+    def answer(
+        self, path: list[str], request: Request, operations: LinkOperations, operator: Operator
+    ) -> Answer:
         match path:
             case []:
                 _allow(request, b"GET")

@@ -16,7 +16,13 @@ from msgnode.admin.actions.audited import ActionResult, Audited
 from msgnode.admin.actions.ban_actions import FILE as BANS
 from msgnode.admin.actions.ban_actions import BanActions, BanList, BanRequest, LimitList, LimitRequest
 from msgnode.admin.actions.node_actions import DrainRequest, NodeActions, ProbeReport, ProbeRequest
-from msgnode.admin.actions.session_actions import Kick, KickMany, SessionActions, Unbind
+from msgnode.admin.actions.session_actions import (
+    Kick,
+    KickMany,
+    SessionActions,
+    Unbind,
+    ban_of_kick,
+)
 from msgnode.admin.actions.token_actions import TokenActions, TokenList, TokenRequest
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.api.endpoint import EVERY_NODE, HOLDER, Call, Endpoint, NoQuery, Reason
@@ -198,11 +204,9 @@ class Operations:
             role: str = OPERATOR,
             verb: str = "POST",
             reach: str = "",
-            is_bulk: bool = False,
+            **more: Any,
         ) -> Endpoint:
-            return Endpoint(
-                verb, path, role, summary, act, ActionResult, body=body, reach=reach, is_bulk=is_bulk
-            )
+            return Endpoint(verb, path, role, summary, act, ActionResult, body=body, reach=reach, **more)
 
         sessions, bans, node, tokens = self._sessions, self._bans, self._node, self._tokens
         return [
@@ -220,6 +224,7 @@ class Operations:
                 sessions.kick,
                 Kick,
                 reach=HOLDER,
+                also=ban_of_kick,
             ),
             action(
                 "sessions/{runtime}/purge",

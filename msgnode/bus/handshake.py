@@ -360,7 +360,8 @@ class Handshake:
         open.
         """
         user = self._checks.user(connection) or (session.identity if session is not None else "")
-        ban = self._sessions.ban_of(runtime or (session.runtime if session is not None else ""), user)
+        name = runtime or (session.runtime if session is not None else "")
+        ban = self._sessions.ban_of(name, user, connection)
         if ban is not None:
             return ban
         try:

@@ -3,8 +3,11 @@ The name of a peer in the logs, and the host that limits per IP address count fo
 """
 
 from collections.abc import Collection
-from ipaddress import IPv6Address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
+
+IPNetwork = IPv4Network | IPv6Network
+_MAPPED = IPv6Network("::ffff:0:0/96")
 
 
 def peer_name(address: Any, forwarded: str = "", trusted: Collection[str] = ()) -> str:
@@ -50,3 +53,31 @@ def _network(host: str) -> str:
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return f"{IPv6Address(int(address) >> 64 << 64)}/64"
+
+
+def ip_of(peer: str) -> IPv4Address | IPv6Address | None:
+    """
+    The IP address of a peer; None if it has none. A listener for IPv6 that takes IPv4, too, names a client
+    `::ffff:192.0.2.7` (RFC 4291, 2.5.5.2): that is 192.0.2.7 here.
+    """
+    if peer[:1] == "[":
+        peer = peer[1:].partition("]")[0]
+    elif peer.count(":") == 1:
+        peer = peer.partition(":")[0]
+    try:
+        address = ip_address(peer)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def network_of(text: str) -> IPNetwork:
+    """
+    The network, or the network of one IP address; an IPv4 one that is written as IPv6 is an IPv4 one. Raises
+    ValueError.
+    """
+    network = ip_network(text, strict=False)
+    if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):
+        address = network.network_address.ipv4_mapped
+        return IPv4Network((str(address), network.prefixlen - 96))
+    return network

@@ -401,7 +401,7 @@ def _admin_resources(
             "api/v1/events": EventsResource(operations.live.streams, admit),
             "api/v1/traces": TracesResource(operations.live.traces, admit, operations.trail.act),
             "api/v1/backup": BackupResource(operations.backups, admins.admit, operations.trail.act),
-            "api/v1/links": LinksResource(node, admins),
+            "api/v1/links": LinksResource(node, admins, operations.trail.act),
             "api/v1/routes": RoutesResource(node, admins),
         },
         root=dashboard,

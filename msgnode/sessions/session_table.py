@@ -117,7 +117,8 @@ class Sessions(Service):
         # Relays a connection whose session moves to another node; False: it has to be closed.
         self.relay_connection: Callable[[Connection, Session], bool] = _not_relayed
         self.is_relayed: Callable[[Connection], bool] = lambda connection: False
-        self.ban_of: Callable[[str, str], Closing | None] = _find_no_ban  # of a runtimeURL and a user
+        # The ban of a runtimeURL, a user and a connection.
+        self.ban_of: Callable[[str, str, Connection], Closing | None] = _find_no_ban
         self._not_ready: set[Session] = set()  # with a connection, to which messages may not go at once
         self._by_runtime: dict[str, Session] = {}
         self._by_token: dict[bytes, Session] = {}
@@ -629,7 +630,7 @@ def _ignore_end(session: Session) -> None:
     pass
 
 
-def _find_no_ban(runtime: str, user: str) -> Closing | None:
+def _find_no_ban(runtime: str, user: str, connection: Connection) -> Closing | None:
     return None
 
 

@@ -9,6 +9,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from time import gmtime, strftime
@@ -103,25 +104,50 @@ class AuditLog:
         chained["hash"] = digest(chained)
         if directory is not None:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path = directory / strftime("audit-%Y%m.jsonl", gmtime(entry["time"]))
-            if not path.exists():
-                self._delete_old(directory, entry["time"])
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
-                file.write(json.dumps(chained, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            name = strftime("audit-%Y%m.jsonl", gmtime(entry["time"]))
+            months = [path.name for path in audit_files(directory)]
+            if months and name > months[-1]:
+                self._delete_old(directory, entry["time"], months[-1])
+            # After the clock was set back the newest file goes on: the chain is in the order of the files.
+            path = directory / max([name, *months[-1:]])
+            append_line(path, json.dumps(chained, ensure_ascii=False).encode("utf-8", "replace"))
         self._last = chained["hash"]
         return chained
 
-    def _delete_old(self, directory: Path, now: float) -> None:
+    def _delete_old(self, directory: Path, now: float, newest: str) -> None:
+        """
+        Deletes the months that ended long ago; none if that were all: the clock may be wrong.
+        """
         keep_days = self._keep_days()
         if not keep_days:
             return
         # The month before the oldest day that is kept has ended by then.
         oldest = strftime("audit-%Y%m.jsonl", gmtime(now - keep_days * DAY_SECONDS))
+        if newest < oldest:
+            return
         for path in audit_files(directory):
             if path.name < oldest:
                 path.unlink()
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """
+    Appends a line, and waits until it is on disk. If it cannot be written, nothing of it stays: half a line
+    would swallow the next one.
+    """
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+b", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        try:
+            if size and os.pread(file.fileno(), 1, size - 1) != b"\n":  # of a node that was killed
+                line = b"\n" + line
+            left = memoryview(line + b"\n")
+            while left:
+                left = left[file.write(left) :]
+            os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(file.fileno(), size)
+            raise
 
 
 def digest(entry: Entry) -> str:

@@ -94,6 +94,10 @@ class Loaded(NamedTuple):
     hosts: Iterable[tuple[int, str]] = ()
 
 
+# Name of a directory that is in a state directory while `msgnode state restore` exchanges its files.
+RESTORING = "restore-begun"
+
+
 def lock(directory: Path) -> int:
     """
     Lock the directory for this process, and return the lock's descriptor. BlockingIOError if another process

@@ -22,7 +22,18 @@ from twisted.python.failure import Failure
 from msgnode.config.schema import ConfigError
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.persistence import SessionRecord
-from msgnode.storage.database import NAME, Change, Loaded, NewerFile, connect, is_full, load, lock, write
+from msgnode.storage.database import (
+    NAME,
+    RESTORING,
+    Change,
+    Loaded,
+    NewerFile,
+    connect,
+    is_full,
+    load,
+    lock,
+    write,
+)
 
 log = Logger()
 
@@ -106,6 +117,10 @@ class Store(Service):
         except OSError as why:
             where = f"state: cannot write in {self._directory}"
             raise ConfigError(f"{where}: {why.strerror}; name another directory, or none") from why
+        if (self._directory / RESTORING).exists():
+            self.shut()
+            again = "run 'msgnode state restore --replace' again"
+            raise ConfigError(f"state: a restore of {self._directory} was interrupted; {again}")
         try:
             self._database = connect(self.path, self._full)
         except (sqlite3.DatabaseError, OSError) as why:

@@ -6,13 +6,17 @@ import json
 from typing import Any
 
 from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
 
 from msgnode.admin.access.named_tokens import ROLES
+from msgnode.admin.actions.audited import ActionResult
 from msgnode.admin.actions.ban_actions import id_of
+from msgnode.admin.api.endpoint import Endpoint, Reason
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.config.reload import Reloading
 from msgnode.config.schema import ConfigError
 from msgnode.storage.audit_log import mistakes
+from tests.sessions.access.test_bans import Peer
 from tests.support.admin_case import REASON, A, AdminCase, B, C, url
 from tests.support.http_client import HTTPClient, Response
 from tests.support.poll_runtime import PollRuntime
@@ -99,6 +103,26 @@ class AccessTests(AdminCase):
         for roles in ([], ["king"]):
             answer = self.request("POST", "tokens", {"reason": REASON, "name": "x", "roles": roles})
             self.assertRefused(answer, 400, "viewer, operator")
+
+    def test_tokens_that_cannot_be_read_now_are_not_lost(self) -> None:
+        """
+        A new token is refused then; lines of another release stay when it is made or revoked.
+        """
+        viewer, path = self.named("viewer"), self.state / "admin-tokens"
+        kept = path.read_bytes()
+        path.unlink()
+        path.mkdir()  # which cannot be read
+        body = {"reason": REASON, "name": "x", "roles": ["viewer"]}
+        self.assertRefused(self.request("POST", "tokens", body), 503, "cannot be read")
+        self.assertRefused(self.request("DELETE", "tokens/viewer", {"reason": REASON}), 503, "cannot be read")
+        path.rmdir()
+        path.write_bytes(b'{"name": "of a later release", "scopes": []}\n' + kept)
+
+        self.act("tokens", name="x", roles=["viewer"])
+        self.act("tokens/x", "DELETE")
+
+        self.assertEqual(200, self.request("GET", "node", token=viewer).status)
+        self.assertIn(b"of a later release", path.read_bytes())
 
     def test_the_token_of_the_machine_is_valid_on_this_machine_only(self) -> None:
         """
@@ -330,6 +354,19 @@ class BanTests(AdminCase):
         self.net.advance(61)
         self.assertEqual(["user://x"], [ban["value"] for ban in self.get("bans")["bans"]])
 
+    def test_bans_that_cannot_be_read_are_set_aside(self) -> None:
+        """
+        The next ban does not replace them.
+        """
+        (self.state / "bans.json").write_text('[{"id": "1", "ki')
+        for service in self.net.operations.services():
+            service.startService()
+            self.addCleanup(service.stopService)
+        self.act("bans", kind="runtime", value=C)
+
+        [kept] = self.state.glob("bans.json.damaged-*")
+        self.assertEqual('[{"id": "1", "ki', kept.read_text())
+
     def test_an_operator_bans_for_a_day_at_most(self) -> None:
         """
         For longer the role admin is needed.
@@ -340,6 +377,70 @@ class BanTests(AdminCase):
             self.assertEqual(status, self.request("POST", "bans", body, token).status)
         answer = self.request("POST", "bans", {"reason": REASON, "kind": "peer", "value": "there"})
         self.assertRefused(answer, 400, "10.0.0.0/8")
+
+    def test_a_kick_bans_no_longer_than_its_operator_may(self) -> None:
+        """
+        More than 24 hours need the role admin there, too; and a ban that ends never has no date.
+        """
+        token = self.named("operator")
+        many = {"reason": REASON, "filter": {"q": "example"}, "ban_seconds": 86401}
+        for path in (f"sessions/{url(A)}/kick", "sessions/kick"):
+            body = many if path == "sessions/kick" else {"reason": REASON, "ban_seconds": 86401}
+            self.assertRefused(self.request("POST", path, body, token), 403, "24 hours")
+            self.assertRefused(self.request("POST", path, {**body, "ban_seconds": 1e18}), 400, "seconds")
+            self.assertRefused(self.request("POST", path, {**body, "ban_seconds": -1}), 400, "seconds")
+        self.assertEqual([], self.get("bans")["bans"])
+
+    def test_a_ban_closes_connections_without_a_session(self) -> None:
+        """
+        A client cannot keep one in reserve, and open its session later.
+        """
+        waiting = TCPRuntime(self.net, C)
+        self.act("bans", kind="peer", value="192.0.2.0/24")
+        self.net.advance(1)
+
+        self.assertEqual(4410, waiting.code)
+
+    def test_a_banned_client_cannot_post_messages_one_by_one(self) -> None:
+        """
+        Neither by the token of its session, which stays, nor without one from its address or origin.
+        """
+        client = PollRuntime(self.net, C)
+        client.open()
+        message = dumps({"id": 2, "type": "update", "from": "", "to": A, "body": {}})
+        by_token = {"Authorization": f"Bearer {client.token}"}
+        page = {"Origin": "http://example.org"}
+        for kind, value, sent in (
+            ("runtime", C, by_token),
+            ("peer", "192.0.2.0/24", {}),
+            ("origin", "http://example.org", page),
+        ):
+            http = HTTPClient(self.net)
+            self.assertNotEqual(403, http.request("POST", "/message", message, **sent).status, kind)
+            made = self.act("bans", kind=kind, value=value)["details"]["ban"]
+            answer = http.request("POST", "/message", message, **sent)
+            self.assertRefused(answer, 403, "an operator banned this client")
+            self.act(f"bans/{made['id']}", "DELETE")
+
+    def test_a_ban_of_an_origin_concerns_its_pages_at_every_connector(self) -> None:
+        """
+        Those that poll, too.
+        """
+        self.act("bans", kind="origin", value="http://example.org")
+        opening = dumps({"id": 1, "type": "open", "from": C, "to": "mn:/session"})
+        for origin, status in (("http://example.org", 410), ("http://other.example", 200)):
+            answer = HTTPClient(self.net).request("POST", "/poll", opening, Origin=origin)
+            self.assertEqual(status, answer.status, answer.body)
+
+    def test_a_ban_of_a_user_outlives_that_of_a_device_of_the_same_name(self) -> None:
+        """
+        Each is lifted by itself.
+        """
+        self.act("bans", kind="user", value="user://x")
+        found = self.act("bans", kind="device", value="user://x")
+        self.act(f"bans/{found['details']['ban']['id']}", "DELETE")
+
+        self.assertIsNotNone(self.node.bans.of_session(C, "user://x", Peer("192.0.2.1:1")))
 
     def test_a_client_is_throttled_for_a_while(self) -> None:
         """
@@ -567,6 +668,24 @@ class AuditTests(AdminCase):
             ],
             found,
         )
+
+    def test_an_action_goes_on_without_its_client(self) -> None:
+        """
+        Also one by DELETE: a revoked token must not be half revoked.
+        """
+        begun: Deferred[ActionResult] = Deferred()
+        http = HTTPClient(self.net, "admin")
+        api = self.net.listener("admin").resource.children[b"api"].children[b"v1"]
+        api.endpoints.append(
+            Endpoint("DELETE", "things/{id}", "admin", "", lambda call: begun, ActionResult, body=Reason)
+        )
+        body = dumps({"reason": REASON})
+        http.start("DELETE", "/api/v1/things/1", body, Authorization=f"Bearer {self.token}")
+        self.net.pump()
+        http.transport.loseConnection()
+        self.net.advance(1)
+
+        self.assertFalse(begun.called)
 
     def test_a_reason_may_be_a_header_of_a_request_without_a_body(self) -> None:
         """

@@ -116,6 +116,20 @@ class ActionTests(ClusterCase):
         found = self.act("bans", kind="user", value="user://x", seconds=600)
         self.assertIn("is away", found["details"]["nodes"][THERE])
 
+    def test_a_kick_with_a_ban_bans_at_every_node(self) -> None:
+        """
+        Wherever the session was: its client could come back at another node.
+        """
+        for runtime in (A, C):
+            found = self.act(f"sessions/{url(runtime)}/kick", ban_seconds=600)
+            self.assertIn(THERE, found["details"]["nodes"])
+        for node in (self.node, self.other.node):
+            self.assertEqual({A, C}, {ban.value for ban in node.bans.all()})
+
+        self.cluster.kill(THERE)
+        found = self.act(f"sessions/{url(B)}/kick", ban_seconds=600)
+        self.assertIn("is away", found["details"]["nodes"][THERE])
+
     def test_many_are_kicked_at_every_node_when_their_number_is_confirmed(self) -> None:
         """
         That of all nodes together; one that does not answer is named.

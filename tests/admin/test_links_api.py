@@ -178,6 +178,21 @@ class LinksTests(LinksCase):
         self.assertEqual(["draining", "paused", "banned", "enabled"], states)
         self.assertEqual(("enabled", None), (shown["admin_state"], shown["links"][0]["cost"]))
 
+    def test_each_order_has_a_line_in_the_audit_log_with_its_operator_and_reason(self) -> None:
+        """
+        One that is refused, too.
+        """
+        self.ask("POST", f"{LINKS}/b.example/pause", X_Reason="maintenance")
+        self.order("forget")
+        self.ask("POST", f"{LINKS}/x.example/pause")
+
+        lines = list(self.net.operations.audit.recent)
+        self.assertEqual(
+            [("link pause", ["b.example"], "maintenance", True), ("link forget", ["b.example"], "", True)],
+            [tuple(line[key] for key in ("action", "target", "reason", "ok")) for line in lines[:2]],
+        )
+        self.assertEqual([("link pause", False)], [(line["action"], line["ok"]) for line in lines[2:]])
+
     def test_a_domain_may_be_banned_before_it_comes(self) -> None:
         """
         Other orders about it are 404.

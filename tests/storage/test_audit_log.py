@@ -2,11 +2,15 @@
 The audit log: its months.
 """
 
+import resource
+import signal
+
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.storage.audit_log import AuditLog, mistakes
+from msgnode.protocol.errors import Rejected
+from msgnode.storage.audit_log import AuditLog, mistakes, read_entries
 from tests.support.fakes import directory
 
 DAY = 86400.0
@@ -32,4 +36,66 @@ class AuditLogTests(SynchronousTestCase):
 
         names = [path.name for path in sorted((self.state / "audit").iterdir())]
         self.assertEqual(["audit-197002.jsonl", "audit-197003.jsonl"], names)
+        self.assertEqual((2, []), mistakes(self.state / "audit"))
+
+    def test_a_clock_that_is_set_back_breaks_no_chain(self) -> None:
+        """
+        Lines of January go on in February's file, where the chain is.
+        """
+        now = [40 * DAY]
+        log = AuditLog(self.state, lambda: now[0], maybeDeferred, lambda: 40)
+        for day in (40, 10, 11, 80):
+            now[0] = day * DAY
+            self.successResultOf(log.write(action="undrain"))
+
+        self.assertEqual((4, []), mistakes(self.state / "audit"))
+
+    def test_a_clock_that_jumps_years_deletes_nothing(self) -> None:
+        """
+        It may be wrong; a month later it is believed.
+        """
+        now = [0.0]
+        log = AuditLog(self.state, lambda: now[0], maybeDeferred, lambda: 40)
+        for day in (0, 35, 5000, 5001):
+            now[0] = day * DAY
+            self.successResultOf(log.write(action="undrain"))
+        self.assertEqual((4, []), mistakes(self.state / "audit"))
+
+        now[0] = 5040 * DAY
+        self.successResultOf(log.write(action="undrain"))
+
+        self.assertEqual(3, mistakes(self.state / "audit")[0])
+
+    def test_a_line_after_half_a_line_can_be_read(self) -> None:
+        """
+        A node that was killed, or a full disk, left the half: what an operator did then is not lost in it.
+        """
+        self.successResultOf(self.log.write(action="undrain"))
+        [path] = (self.state / "audit").iterdir()
+        with path.open("ab") as file:
+            file.write(b'{"time": 0.0, "act')
+
+        self.successResultOf(self.log.write(action="kick"))
+
+        entries = [entry for _, _, entry in read_entries(self.state / "audit")]
+        self.assertEqual(["undrain", None, "kick"], [entry and entry["action"] for entry in entries])
+        lines, found = mistakes(self.state / "audit")
+        self.assertEqual((3, 1), (lines, len(found)))
+
+    def test_a_line_that_cannot_be_written_leaves_nothing_behind(self) -> None:
+        """
+        Its disk is full after a part of it: the log is as it was, and the chain holds.
+        """
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        self.addCleanup(signal.signal, signal.SIGXFSZ, before)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_FSIZE, limit)
+        self.successResultOf(self.log.write(action="undrain"))
+        [path] = (self.state / "audit").iterdir()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, limit[1]))
+        self.failureResultOf(self.log.write(action="kick"), Rejected)
+        self.flushLoggedErrors(OSError)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        self.successResultOf(self.log.write(action="drain"))
+
         self.assertEqual((2, []), mistakes(self.state / "audit"))

@@ -4,6 +4,7 @@ The backup of a running node, and what a node has that starts from it.
 
 import json
 import shutil
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ from click.testing import CliRunner, Result
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.cli.main import main
+from msgnode.config.schema import ConfigError
 from msgnode.storage.backup.hot_copy import Origin, take_snapshot, write_backup
 from msgnode.storage.backup.manifest import FILE, BackupRefused, backups_in, read_manifest
 from msgnode.storage.backup.restoring import restore_backup
 from msgnode.storage.database import lock
+from msgnode.storage.session_store import Store
 from tests.support.durable import DurableNode, Refusing
 from tests.support.fakes import Client, directory
 
@@ -170,6 +173,35 @@ class BackupTests(BackupCase):
         self.assertEqual(made[1:], [path.name for path in backups_in(self.backups)])
         self.assertEqual(3, len(set(made)))
 
+    def test_the_backup_just_made_is_kept_when_the_clock_was_set_back(self) -> None:
+        """
+        Those of before have names of a later time.
+        """
+        for wall in (1_900_000_000, 1_900_000_060):
+            self.back_up(keep=2, wall=wall)
+
+        made = self.back_up(keep=2, wall=1_800_000_000)
+
+        self.assertIn(made, backups_in(self.backups))
+        self.assertEqual(2, len(backups_in(self.backups)))
+
+    def test_nodes_with_one_directory_leave_each_other_their_backups(self) -> None:
+        """
+        Complete ones, and one that is being written.
+        """
+        first = self.back_up(keep=1)
+        others = [self.backups / f"backup-20200101T00000{number}Z" for number in range(2)]
+        for other in others:
+            shutil.copytree(first, other)
+            manifest = json.loads((other / FILE).read_text())
+            (other / FILE).write_text(json.dumps({**manifest, "node": "other"}))
+        writing = self.backups / "backup-20200101T000002Z.example.org.other.partial"
+        shutil.copytree(others[0], writing)
+        made = self.back_up(keep=1, wall=1_800_000_060)
+
+        self.assertEqual([*others, made], backups_in(self.backups))
+        self.assertTrue((writing / FILE).exists())
+
     def test_only_the_user_of_the_node_can_read_a_backup(self) -> None:
         """
         It has the messages that wait.
@@ -196,7 +228,7 @@ class BackupTests(BackupCase):
         """
         What a killed node left does not count as a backup, and does not stay.
         """
-        partial = self.backups / "backup-20200101T000000Z.partial"
+        partial = self.backups / "backup-20200101T000000Z.example.org.test.partial"
         partial.mkdir(parents=True)
         (partial / "state.sqlite").write_text("half")
 
@@ -326,6 +358,37 @@ class RestoreTests(BackupCase):
         done = self.run_command(backup, self.restored)
 
         self.assertIn("'../escaped' is not a name below the state directory", done.output)
+
+    def test_no_node_starts_from_a_part_of_a_backup(self) -> None:
+        """
+        A restore was killed while it moved files: it has to be repeated first.
+        """
+        backup = self.back_up()
+        restore_backup(backup, self.restored)
+        (self.restored / "state.sqlite").unlink()
+        (self.restored / "restore-begun").mkdir()
+
+        with self.assertRaisesRegex(ConfigError, "was interrupted.*state restore --replace"):
+            Store(self.restored, self.node.clock).open()
+        done = self.run_command("--replace", backup, self.restored)
+
+        self.assertEqual(0, done.exit_code, done.output)
+        self.start(self.restored)
+
+    def test_a_backup_cannot_bring_a_token(self) -> None:
+        """
+        What stays in a state directory is no part of a backup, though a manifest names it.
+        """
+        backup = self.back_up()
+        (backup / "admin-token").write_text("mna_guess")
+        manifest = json.loads((backup / FILE).read_text())
+        manifest["files"]["admin-token"] = {"bytes": 9, "sha256": sha256(b"mna_guess").hexdigest()}
+        (backup / FILE).write_text(json.dumps(manifest))
+
+        done = self.run_command(backup, self.restored)
+
+        self.assertIn("'admin-token' is no part of a backup", done.output)
+        self.assertFalse((self.restored / "admin-token").exists())
 
     def test_a_restore_that_was_interrupted_can_be_repeated(self) -> None:
         """

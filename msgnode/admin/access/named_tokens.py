@@ -51,19 +51,30 @@ class NamedTokens:
         """
         The tokens, those that have ended too. Lines that cannot be read are left out.
         """
-        if self._path is None:
-            return []
         try:
-            text = self._path.read_bytes()
+            lines = self._lines()
         except OSError:
             return []
-        found = []
-        for line in text.splitlines():
-            try:
-                found.append(_lines.decode(line))
-            except msgspec.DecodeError:
-                continue
-        return found
+        return [known for known in map(_decoded, lines) if known is not None]
+
+    def _lines(self) -> list[bytes]:
+        """
+        The lines of the file; none without a file. Raises OSError.
+        """
+        try:
+            return [] if self._path is None else self._path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+
+    def _lines_to_change(self) -> list[bytes]:
+        """
+        The lines of the file, which are written again. Raises Rejected if they cannot be read, for they would
+        be lost.
+        """
+        try:
+            return self._lines()
+        except OSError as why:
+            raise Rejected(f"the tokens cannot be read now: {why.strerror}", 503, "disk") from None
 
     def find(self, token: str, now: float) -> NamedToken | None:
         """
@@ -82,36 +93,48 @@ class NamedTokens:
         """
         if self._path is None:
             raise Rejected("tokens need a state directory; this node has none", 409, "conflict")
-        known = self.all()
+        lines = self._lines_to_change()
+        known = [each for each in map(_decoded, lines) if each is not None]
         if not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable():
             raise Rejected(
                 f"expected a printable name of 1 to {MAX_NAME_CHARS} characters, not {name[:80]!r}"
             )
         if any(each.name == name for each in known):
             raise Rejected(f"there is a token {name!r} already; revoke it first", 409, "conflict")
-        if len(known) >= MAX_TOKENS:
+        if len(lines) >= MAX_TOKENS:
             raise Rejected(f"this node keeps {MAX_TOKENS} tokens; revoke one first", 429, "limit")
         if not roles or (unknown := set(roles) - set(ROLES)):
             found = ", ".join(sorted(unknown)) if roles else "none"
             raise Rejected(f"expected roles of {', '.join(ROLES)}; found {found}")
         token = f"mna_{token_urlsafe(32)}"
         hashed = sha256(token.encode()).hexdigest()
-        self._write([*known, NamedToken(name, hashed, sorted(set(roles)), until, now, by)])
+        made = NamedToken(name, hashed, sorted(set(roles)), until, now, by)
+        self._write([*lines, msgspec.json.encode(made)])
         return token
 
     def revoke(self, name: str) -> None:
         """
         Removes a token. Raises Rejected if there is none of that name.
         """
-        known = self.all()
-        left = [each for each in known if each.name != name]
-        if len(left) == len(known):
+        lines = self._lines_to_change()
+        left = [line for line in lines if (known := _decoded(line)) is None or known.name != name]
+        if len(left) == len(lines):
             raise Rejected(f"there is no token {name[:80]!r}", 404, "not-found")
         self._write(left)
 
-    def _write(self, tokens: list[NamedToken]) -> None:
+    def _write(self, lines: list[bytes]) -> None:
         assert self._path is not None
-        write_private(self._path, b"".join(msgspec.json.encode(each) + b"\n" for each in tokens))
+        write_private(self._path, b"".join(line + b"\n" for line in lines))
+
+
+def _decoded(line: bytes) -> NamedToken | None:
+    """
+    The token in a line; None if it cannot be read: such lines stay in the file.
+    """
+    try:
+        return _lines.decode(line)
+    except msgspec.DecodeError:
+        return None
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -2,7 +2,8 @@
 Bans and temporary limits: made and lifted by operators, kept across a restart, and timed.
 """
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +21,7 @@ from msgnode.admin.api.endpoint import Call, Reason
 from msgnode.admin.reads.inspector import Inspector
 from msgnode.admin.survey import in_slices
 from msgnode.protocol.errors import Rejected
-from msgnode.sessions.access.bans import Ban, check
+from msgnode.sessions.access.bans import ORIGIN, PEER, Ban, check
 from msgnode.sessions.limits.temporary_limits import KINDS, TemporaryLimit
 from msgnode.sessions.session import Session
 
@@ -28,8 +29,19 @@ log = Logger()
 
 FILE = "bans.json"
 MAX_OPERATOR_SECONDS = 86400.0  # a longer ban needs the role admin
+MAX_SECONDS = 1e9
 MAX_LIMIT_SECONDS = 7 * 86400.0
 MAX_LIMITS = 1000
+
+
+def check_seconds(call: Call, seconds: float) -> None:
+    """
+    Raises Rejected if the operator may not ban for so long; 0 is for good.
+    """
+    if not 0 <= seconds < MAX_SECONDS:
+        raise Rejected("seconds: expected 0 for a ban for good, or how long it lasts")
+    if (not seconds or seconds > MAX_OPERATOR_SECONDS) and not call.operator.has_role("admin"):
+        raise Rejected("a ban of more than 24 hours needs the role admin", 403, "policy")
 
 
 def id_of(kind: str, value: str) -> str:
@@ -102,7 +114,22 @@ class BanActions(Service):
         except FileNotFoundError:
             pass
         except (OSError, msgspec.DecodeError) as why:
-            log.error("the bans in {path} could not be read: {why}", path=str(self._path), why=str(why))
+            log.error(
+                "the bans in {path} could not be read, and are not in effect: {why}",
+                path=str(self._path),
+                why=str(why),
+            )
+            self._set_aside(self._path)
+
+    def _set_aside(self, path: Path) -> None:
+        """
+        Keeps a file that cannot be read: the next ban would replace it.
+        """
+        now = self._inspector.facts.wall()
+        try:
+            os.replace(path, path.with_name(f"{path.name}.damaged-{now:.0f}"))
+        except OSError as why:
+            log.error("{path} could not be set aside: {why}", path=str(path), why=why.strerror)
 
     def save(self) -> Deferred[None]:
         """
@@ -131,10 +158,7 @@ class BanActions(Service):
         body: BanRequest = call.body
         check_reason(body.reason)
         check(body.kind, body.value)
-        if not 0 <= body.seconds < 1e9:
-            raise Rejected("seconds: expected 0 for a ban for good, or how long it lasts")
-        if (not body.seconds or body.seconds > MAX_OPERATOR_SECONDS) and not call.operator.has_role("admin"):
-            raise Rejected("a ban of more than 24 hours needs the role admin", 403, "policy")
+        check_seconds(call, body.seconds)
         ban = self._make(call, body.kind, body.value, body.seconds, body.reason)
         found: list[Session] = []
 
@@ -147,12 +171,13 @@ class BanActions(Service):
 
         def banned() -> Deferred[dict[str, Any]]:
             self._node.bans.add(ban)
-            closing = ban.closing(self._inspector.facts.wall())
-            suspend = self._node.sessions.suspend
-            steps = in_slices(suspend(session, closing) for session in found)  # type: ignore[func-returns-value]
-            details = {"ban": msgspec.to_builtins(ban), "disconnected": len(found)}
-            done = self._node.slices.work(steps)
-            return done.addCallback(lambda over: self.save()).addCallback(lambda saved: details)
+            found.clear()  # clients came and went since they were counted
+            done = self._node.slices.work(in_slices(self._disconnecting(ban, look, found)))
+
+            def details(saved: object) -> dict[str, Any]:
+                return {"ban": msgspec.to_builtins(ban), "disconnected": len(found)}
+
+            return done.addCallback(lambda over: self.save()).addCallback(details)
 
         def planned(done: Any) -> Any:
             targets = [f"{ban.kind} {ban.value}", *(session.runtime for session in found[:MAX_SHOWN])]
@@ -161,6 +186,27 @@ class BanActions(Service):
 
         steps = in_slices(look(each) for each in list(self._node.sessions))  # type: ignore[func-returns-value]
         return self._inspector.walk(steps, lambda: None).addCallback(planned)
+
+    def _disconnecting(
+        self, ban: Ban, look: Callable[[Session], None], found: list[Session]
+    ) -> Iterator[None]:
+        """
+        Disconnects the sessions that the ban concerns, which `look` adds to `found`, and connections that
+        have opened no session yet.
+        """
+        closing, sessions = ban.closing(self._inspector.facts.wall()), self._node.sessions
+        for session in list(sessions):
+            known = len(found)
+            look(session)
+            if len(found) > known:
+                sessions.suspend(session, closing)
+            yield
+        if ban.kind not in (PEER, ORIGIN):
+            return
+        for connection in list(sessions.connections):
+            if connection in sessions.connections and self._node.bans.matches(ban, "", "", connection):
+                sessions.connections.close(connection, closing)
+            yield
 
     def put(self, call: Call, kind: str, value: str, seconds: float, reason: str) -> None:
         """

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.task import deferLater
 
 from msgnode.admin.actions.audited import MAX_SHOWN, Audited, Plan, check_reason
-from msgnode.admin.actions.ban_actions import BanActions
+from msgnode.admin.actions.ban_actions import BanActions, BanRequest, check_seconds
 from msgnode.admin.api.endpoint import Call, Reason
 from msgnode.admin.reads.inspector import Inspector
 from msgnode.admin.reads.session_list import SessionQuery, matching
@@ -23,6 +23,7 @@ from msgnode.sessions.session import Session
 
 MAX_KICKED = 100_000
 MAX_WAIT_SECONDS, LOOK_SECONDS = 10.0, 0.2
+MAX_RETURN_SECONDS = 86400.0
 BACK_SECONDS = 5.0  # until a client that was kicked for no time may come back
 
 
@@ -70,6 +71,7 @@ class SessionActions:
         """
         Closes the connection of one session.
         """
+        self._check(call)
         session = self._inspector.session(call.path["runtime"])
         plan = Plan("kick", [session.runtime], partial(self._kick, [session], call))
         return self._audited.run(call, plan, call.body.reason)
@@ -79,6 +81,7 @@ class SessionActions:
         Closes the connections of all sessions that a filter matches.
         """
         check_reason(call.body.reason)
+        self._check(call)
         query: SessionQuery = call.body.filter
         if query == SessionQuery():
             raise Rejected("filter: name at least one filter; an empty one would kick every client")
@@ -86,12 +89,26 @@ class SessionActions:
         steps = matching(self._inspector, query, found, MAX_KICKED)
 
         def planned(done: Any) -> Any:
+            if call.body.ban_seconds and len(found) > self._node.bans.room:
+                text = f"there is room for {self._node.bans.room} bans, not {len(found)}; kick without a ban"
+                raise Rejected(text, 429, "limit")
             targets = [session.runtime for session in found[:MAX_SHOWN]]
             kick = partial(self._kick, found, call)
             plan = Plan("kick", targets, kick, is_bulk=True, number=len(found))
             return self._audited.run(call, plan, call.body.reason)
 
         return self._inspector.walk(steps, lambda: None).addCallback(planned)
+
+    @staticmethod
+    def _check(call: Call) -> None:
+        """
+        Raises Rejected if the operator may not ban for so long, or the client could not come back.
+        """
+        body: Kick = call.body
+        if body.ban_seconds:
+            check_seconds(call, body.ban_seconds)
+        if body.retry_after != -1 and not 0 <= body.retry_after <= MAX_RETURN_SECONDS:
+            raise Rejected(f"retry_after: expected -1, or 0 to {MAX_RETURN_SECONDS:.0f} seconds")
 
     def _kick(self, found: list[Session], call: Call) -> Deferred[dict[str, Any]]:
         body: Kick = call.body
@@ -202,3 +219,14 @@ class SessionActions:
 
         plan = Plan("unbind", [session.runtime], unbound, before=address)
         return self._audited.run(call, plan, call.body.reason)
+
+
+def ban_of_kick(call: Call) -> tuple[str, BanRequest] | None:
+    """
+    The ban that a kick contains, for the other nodes: the client could go to one of them.
+    """
+    body: Kick = call.body
+    if not body.ban_seconds:
+        return None
+    value = call.path["runtime"]
+    return "bans", BanRequest(reason=body.reason, kind=RUNTIME, value=value, seconds=body.ban_seconds)

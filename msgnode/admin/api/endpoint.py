@@ -55,7 +55,8 @@ class Endpoint(NamedTuple):
 
     `is_read`: it changes nothing, so that other nodes of the domain may be asked, too. `reach` says where it
     acts: at this node, "holder": at the node that has the session or address, or "every node". `is_bulk`: the
-    operator confirms the number of its targets.
+    operator confirms the number of its targets. `also` returns the path and the body of another endpoint that
+    is asked when it is done, or None.
     """
 
     verb: str
@@ -69,6 +70,7 @@ class Endpoint(NamedTuple):
     is_read: bool = False
     reach: str = ""
     is_bulk: bool = False
+    also: Callable[[Call], tuple[str, Any] | None] = lambda call: None
 
     @property
     def names(self) -> list[str]:

@@ -30,7 +30,8 @@ class Reach:
 
     def __init__(self, requests: OperatorRequests, endpoints: Iterable[Endpoint]) -> None:
         self._requests = requests
-        for each in endpoints:
+        self._endpoints = {(each.verb, each.path): each for each in endpoints}
+        for each in self._endpoints.values():
             if each.is_read or each.reach:
                 requests.offer(verb_of(each), partial(self._asked, each), *roles_with(each.role))
 
@@ -44,6 +45,7 @@ class Reach:
         done = maybeDeferred(endpoint.act, call)
         if endpoint.reach == HOLDER and self._others():
             done.addErrback(self._ask_holder, endpoint, call)
+            done.addCallback(self._do_also, endpoint, call)
         elif endpoint.reach == EVERY_NODE and self._others():
             done.addCallback(self._tell_others, endpoint, call)
         return done
@@ -105,6 +107,29 @@ class Reach:
             return why
 
         return self._ask_others(endpoint, call).addCallback(answered)
+
+    def _do_also(self, result: Any, endpoint: Endpoint, call: Call) -> Any:
+        """
+        Asks the endpoint that belongs to this one, too; the result says at which nodes it was done.
+        """
+        wanted = None if call.is_dry_run or call.via == VIA_NODE else endpoint.also(call)
+        if wanted is None:
+            return result
+        path, body = wanted
+        other = self._endpoints["POST", path]
+        asked = call._replace(path={}, query=other.query(), body=body, confirm=None)
+        details = result["details"] if isinstance(result, dict) else result.details
+
+        def done(found: ActionResult) -> Any:
+            details["nodes"] = found.details.get("nodes", {})
+            return result
+
+        def failed(why: Failure) -> Any:
+            why.trap(Rejected)
+            details["nodes"] = {self._requests.node: str(why.value)}
+            return result
+
+        return self.act(other, asked).addCallbacks(done, failed)
 
     def _act_if_confirmed(self, tried: ActionResult, endpoint: Endpoint, call: Call) -> Deferred[Any]:
         check_confirmed(tried.done, call.confirm)

@@ -58,7 +58,7 @@ class AdminAPI(Resource):
         Answers the request for the path below /api/v1.
         """
         asked = maybeDeferred(self._respond, request, [part.decode("utf-8", "replace") for part in path])
-        if request.method != b"POST":  # an action goes on without its client
+        if request.method in (b"GET", b"HEAD"):  # an action goes on without its client
             request.notifyFinish().addErrback(lambda gone: asked.cancel())
         else:
             request.notifyFinish().addErrback(lambda gone: None)

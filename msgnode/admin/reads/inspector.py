@@ -3,7 +3,6 @@ The view of a node for reads: the node itself, and what the service knows about 
 """
 
 from collections.abc import Callable, Iterator
-from ipaddress import ip_address, ip_network
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -14,7 +13,7 @@ from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.process_metrics import ProcessFigures
 from msgnode.node import Node
 from msgnode.protocol.errors import Rejected
-from msgnode.protocol.peer_address import peer_host
+from msgnode.protocol.peer_address import ip_of, network_of, peer_host
 from msgnode.sessions.session import Session
 
 MAX_WALKS = 2  # through all sessions at a time
@@ -92,18 +91,15 @@ def peer_filter(text: str) -> Callable[[str], bool]:
     A test of peers: those with this IP address, or in this network. Raises Rejected.
     """
     try:
-        network = ip_network(text, strict=False)
+        network = network_of(text)
     except ValueError:
         raise Rejected(
             f"parameter peer: expected an IP address or a network such as 10.0.0.0/8, found {text[:80]!r}"
         ) from None
 
     def is_in(peer: str) -> bool:
-        host = peer_address(peer)
-        try:
-            return bool(host) and ip_address(host) in network
-        except ValueError:
-            return False
+        address = ip_of(peer)
+        return address is not None and address in network
 
     return is_in
 

@@ -23,6 +23,7 @@ from msgnode.connectors.http.requests import (
     allow_origin,
     bearer,
     identity_of,
+    origin_of,
     parameters,
     peer_of,
     session_of,
@@ -212,6 +213,7 @@ class PollResource(Resource):
         peer = peer_of(request, self._node.connection_limits)
         client = PollConnection(peer, self._node.sessions, self._cork, self._clock)
         client.identity = identity_of(request)
+        client.origin = origin_of(request)
         return client
 
     # -- GET -----------------------------------------------------------------

@@ -59,6 +59,13 @@ def identity_of(request: Request) -> str:
     return verified_name(request.channel.transport)
 
 
+def origin_of(request: Request) -> str:
+    """
+    The origin of the page that sends the request; "" of a client that is no page.
+    """
+    return next(iter(headers(request, b"Origin")), "")
+
+
 def peer_of(request: Request, connection_limits: ConnectionLimits) -> str:
     if isinstance(request, RelayedHTTPRequest):
         return request.peer

@@ -28,6 +28,7 @@ from msgnode.connectors.http.requests import (
     bearer,
     headers,
     identity_of,
+    origin_of,
     parameters,
     peer_of,
     session_of,
@@ -114,6 +115,7 @@ class Messages(Resource):
         exchange = RestRequest(self._node, self._clock, request)
         exchange.peer = peer_of(request, self._node.connection_limits)
         exchange.identity = identity_of(request)
+        exchange.origin = origin_of(request)
         try:
             session, wanted = self._asker(exchange, request, bearer(request) or "")
             carry = partial(self._carry, exchange, message, session, wait, request)
@@ -136,6 +138,7 @@ class Messages(Resource):
         else:
             message = self._from_visitor(message, exchange)
         assert exchange.session is not None
+        self._check_bans(exchange.session, exchange)
         self._node.check_rate(message, exchange.session, exchange)
         if wait:
             exchange.expect(message, wait)
@@ -159,6 +162,14 @@ class Messages(Resource):
                 request, 404, f"no session is bound to {', '.join(_recipients(message))}"[:300]
             )
         return NOT_DONE_YET
+
+    def _check_bans(self, sender: Session, exchange: RestRequest) -> None:
+        """
+        Raises Rejected if an operator banned the sender: it has no connection that could be closed.
+        """
+        user = sender.identity or (sender.proof.user if sender.proof is not None else "")
+        if self._node.bans.of_session(sender.runtime, user, exchange) is not None:
+            raise Rejected("an operator banned this client", 403, "banned")
 
     def _taken(self, exchange: RestRequest, request: Request) -> bytes:
         self._check_disk("it may have been taken")

@@ -42,7 +42,7 @@ class RestRequest:
     acks_by_request = False
 
     def __init__(self, node: Node, clock: IReactorTime, request: Request) -> None:
-        self.peer = self.identity = ""
+        self.peer = self.identity = self.origin = ""
         self.session: Session | None = None
         self.write_paused = self.over = False
         self._node = node

@@ -3,13 +3,13 @@ Bans: clients that an operator keeps out, by name, user, network or origin, for 
 """
 
 from collections.abc import Callable, Iterable
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
 
 from msgspec import Struct
 
 from msgnode.protocol.close_codes import REMOVED, Closing
 from msgnode.protocol.errors import Rejected
+from msgnode.protocol.peer_address import IPNetwork, ip_of, network_of
 
 RUNTIME, USER, PEER, ORIGIN, DEVICE = "runtime", "user", "peer", "origin", "device"
 KINDS = (RUNTIME, USER, PEER, ORIGIN, DEVICE)
@@ -55,14 +55,22 @@ class Bans:
         self.refused = 0
         self._wall = wall
         self._by_id: dict[str, Ban] = {}
-        self._by_name: dict[tuple[str, str], Ban] = {}
-        self._networks: dict[str, tuple[IPv4Network | IPv6Network, Ban]] = {}
+        self._by_value: dict[tuple[str, str], Ban] = {}  # by kind and value
+        self._networks: dict[str, tuple[IPNetwork, Ban]] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
 
     def __bool__(self) -> bool:
         return bool(self._by_id)
+
+    @property
+    def room(self) -> int:
+        """
+        How many bans more there may be.
+        """
+        self._forget_ended()
+        return MAX_BANS - len(self._by_id)
 
     def all(self) -> list[Ban]:
         """
@@ -76,18 +84,19 @@ class Bans:
         Adds a ban; one of the same kind and value is replaced. Raises Rejected.
         """
         check(ban.kind, ban.value)
-        self._forget_ended()
-        for other in [
-            each for each in self._by_id.values() if (each.kind, each.value) == (ban.kind, ban.value)
-        ]:
+        other = self._by_value.get((ban.kind, ban.value))
+        if other is not None:
             self.remove(other.id)
-        if len(self._by_id) >= MAX_BANS or (ban.kind == PEER and len(self._networks) >= MAX_NETWORKS):
+        if self._is_full(ban.kind):
+            self._forget_ended()
+        if self._is_full(ban.kind):
             raise Rejected(f"there are {len(self._by_id)} bans; lift one first", 429, "limit")
-        self._by_id[ban.id] = ban
+        self._by_id[ban.id] = self._by_value[ban.kind, ban.value] = ban
         if ban.kind == PEER:
-            self._networks[ban.id] = ip_network(ban.value, strict=False), ban
-        else:
-            self._by_name[_kind(ban.kind), ban.value] = ban
+            self._networks[ban.id] = network_of(ban.value), ban
+
+    def _is_full(self, kind: str) -> bool:
+        return len(self._by_id) >= MAX_BANS or (kind == PEER and len(self._networks) >= MAX_NETWORKS)
 
     def remove(self, id: str) -> Ban:
         """
@@ -97,8 +106,7 @@ class Bans:
         if ban is None:
             raise Rejected(f"there is no ban {id[:80]!r}", 404, "not-found")
         self._networks.pop(id, None)
-        if self._by_name.get((_kind(ban.kind), ban.value)) is ban:
-            del self._by_name[_kind(ban.kind), ban.value]
+        del self._by_value[ban.kind, ban.value]
         return ban
 
     def restore(self, bans: Iterable[Ban]) -> None:
@@ -123,13 +131,20 @@ class Bans:
             self._of_peer(connection.peer) or self._named(ORIGIN, getattr(connection, "origin", ""))
         )
 
-    def of_session(self, runtime: str, user: str) -> Closing | None:
+    def of_session(self, runtime: str, user: str, connection: Any) -> Closing | None:
         """
-        The close code for a client that opens this session, or is this user.
+        The close code for a client that opens this session, or is this user; or whose connection is banned,
+        of which less was known when it was made: the PROXY protocol names a peer late.
         """
         if not self._by_id:
             return None
-        return self._closing(self._named(RUNTIME, runtime) or self._named(USER, user))
+        why = self.of_connection(connection)
+        if why is not None:
+            return why
+        # A device is the user of its token.
+        return self._closing(
+            self._named(RUNTIME, runtime) or self._named(USER, user) or self._named(DEVICE, user)
+        )
 
     def matches(self, ban: Ban, runtime: str, user: str, connection: Any) -> bool:
         """
@@ -137,13 +152,14 @@ class Bans:
         """
         if ban.kind == RUNTIME:
             return runtime == ban.value
-        if _kind(ban.kind) == USER:
+        if ban.kind in (USER, DEVICE):
             return user == ban.value
         if connection is None:
             return False
         if ban.kind == ORIGIN:
             return bool(getattr(connection, "origin", "") == ban.value)
-        return _is_in(host_of(connection.peer), ip_network(ban.value, strict=False))
+        address = ip_of(connection.peer)
+        return address is not None and address in network_of(ban.value)
 
     def _closing(self, ban: Ban | None) -> Closing | None:
         if ban is None:
@@ -152,14 +168,16 @@ class Bans:
         return ban.closing(self._wall())
 
     def _named(self, kind: str, value: str) -> Ban | None:
-        return self._good(self._by_name.get((kind, value))) if value else None
+        return self._good(self._by_value.get((kind, value))) if value else None
 
     def _of_peer(self, peer: str) -> Ban | None:
         if not self._networks:
             return None
-        host = host_of(peer)
+        address = ip_of(peer)
+        if address is None:
+            return None
         for network, ban in self._networks.values():
-            if _is_in(host, network) and self._good(ban) is not None:
+            if address in network and self._good(ban) is not None:
                 return ban
         return None
 
@@ -182,28 +200,8 @@ def check(kind: str, value: str) -> None:
         raise Rejected(f"value: expected 1 to {MAX_VALUE_CHARS} characters")
     if kind == PEER:
         try:
-            ip_network(value, strict=False)
+            network_of(value)
         except ValueError:
             raise Rejected(
                 f"value: expected an IP address or a network such as 10.0.0.0/8, found {value[:80]!r}"
             ) from None
-
-
-def _kind(kind: str) -> str:
-    return USER if kind == DEVICE else kind  # a device is the user of its token
-
-
-def host_of(peer: str) -> str:
-    """
-    The IP address in the name of a peer; "" or another text if there is none.
-    """
-    if peer[:1] == "[":
-        return peer[1:].partition("]")[0]
-    return peer.partition(":")[0] if peer.count(":") == 1 else peer
-
-
-def _is_in(host: str, network: IPv4Network | IPv6Network) -> bool:
-    try:
-        return ip_address(host) in network
-    except ValueError:
-        return False

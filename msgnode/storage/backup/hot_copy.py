@@ -12,24 +12,27 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 from msgnode.storage.backup.manifest import (
     CHUNK_BYTES,
     FORMAT,
+    PARTIAL,
     PREFIX,
     BackupRefused,
     Manifest,
     backups_in,
     digest,
     plain_files,
+    read_manifest,
     write_manifest,
 )
 from msgnode.storage.database import NAME
 from msgnode.storage.spool import Spool
 
-PARTIAL = ".partial"
 REGISTRY = "registry.sqlite"  # of the embedded registries, which have a process or a thread of their own
 
 
@@ -93,8 +96,8 @@ def write_backup(
     wall: Callable[[], float] = time.time,
 ) -> tuple[Path, Manifest]:
     """
-    Write a backup below `directory`, and delete all but the newest `keep`. Runs in a thread, and closes
-    the snapshot.
+    Write a backup below `directory`, and delete all but the newest `keep` of this node; the one just made is
+    kept in any case, also when the clock was set back. Runs in a thread, and closes the snapshot.
 
     `reserve` bytes of the disk stay free. Raises BackupRefused; nothing is left then.
     """
@@ -103,8 +106,9 @@ def write_backup(
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         _check_room(snapshot, state, directory, reserve)
         path = _fresh(directory, created)
-        partial = path.with_name(path.name + PARTIAL)
-        _remove_partial(directory)
+        suffix = f".{quote(origin.domain, safe='')}.{quote(origin.node, safe='')}{PARTIAL}"
+        partial = path.with_name(path.name + suffix)
+        _remove_partial(directory, suffix)
         partial.mkdir(mode=0o700)
         try:
             _copy_all(snapshot, state, partial)
@@ -119,7 +123,8 @@ def write_backup(
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
-        for old in backups_in(directory)[: -max(keep, 1)]:
+        others = [old for old in backups_in(directory) if old != path and _is_of(old, origin)]
+        for old in others[: max(0, len(others) + 1 - max(keep, 1))]:
             shutil.rmtree(old, ignore_errors=True)
         return path, manifest
     except (OSError, sqlite3.Error) as why:
@@ -156,9 +161,20 @@ def _fresh(directory: Path, created: float) -> Path:
     return path
 
 
-def _remove_partial(directory: Path) -> None:
-    for old in directory.glob(f"{PREFIX}*{PARTIAL}"):
-        shutil.rmtree(old, ignore_errors=True)  # of a node that was killed
+def _remove_partial(directory: Path, suffix: str) -> None:
+    """
+    Removes what this node began, and was killed; other nodes may write into the same directory now.
+    """
+    for old in directory.glob(f"{PREFIX}*{escape(suffix)}"):
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _is_of(backup: Path, origin: Origin) -> bool:
+    try:
+        manifest = read_manifest(backup)
+    except BackupRefused:
+        return False
+    return (manifest.domain, manifest.node) == (origin.domain, origin.node)
 
 
 def _copy_all(snapshot: Snapshot, state: Path, target: Path) -> None:

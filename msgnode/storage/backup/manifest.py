@@ -13,6 +13,7 @@ from msgspec import Struct
 
 FILE = "manifest.json"
 PREFIX = "backup-"
+PARTIAL = ".partial"  # the end of the name of one that is not complete
 FORMAT = 1
 CHUNK_BYTES = 1024 * 1024
 # The files of a state directory that a backup leaves out: tokens, locks and sockets, and what is made again.
@@ -129,4 +130,6 @@ def backups_in(directory: Path) -> list[Path]:
     """
     if not directory.is_dir():
         return []
-    return sorted(path for path in directory.glob(f"{PREFIX}*Z*") if (path / FILE).is_file())
+    return sorted(
+        path for path in directory.glob(f"{PREFIX}*Z*") if path.suffix != PARTIAL and (path / FILE).is_file()
+    )

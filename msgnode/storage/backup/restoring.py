@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from msgnode.storage.backup.manifest import BackupRefused, Manifest, digest, read_manifest
-from msgnode.storage.database import lock
+from msgnode.storage.database import RESTORING, lock
 from msgnode.storage.spool_recovery import mark_incomplete
 
 UNFINISHED = "restore-unfinished"  # name of a directory in which files are collected, until all are there
 # These stay: they belong to the machine, or are no part of a backup.
-STAYING = ("lock", UNFINISHED, "backups", "audit", "admin-token", "admin-tokens")
+STAYING = ("lock", UNFINISHED, RESTORING, "backups", "audit", "admin-token", "admin-tokens")
 
 
 def examine_backup(backup: Path) -> tuple[Manifest, list[str]]:
@@ -49,6 +49,9 @@ def restore_backup(backup: Path, state: Path, replace: bool = False) -> tuple[Ma
     manifest, wrong = examine_backup(backup)
     if wrong:
         raise BackupRefused("the backup is damaged: " + "; ".join(wrong[:3]))
+    foreign = [name for name in manifest.files if Path(name).parts[:1] and Path(name).parts[0] in STAYING]
+    if foreign:
+        raise BackupRefused(f"{backup}: {foreign[0]!r} is no part of a backup")
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _locked(state):
         there = [path for path in state.iterdir() if path.name not in STAYING]
@@ -67,8 +70,14 @@ def restore_backup(backup: Path, state: Path, replace: bool = False) -> tuple[Ma
         aside = _aside(state) if there else None
         if aside is not None:
             aside.mkdir(mode=0o700)
+        # From here on no node starts, until all files are there.
+        shutil.rmtree(state / RESTORING, ignore_errors=True)  # copies, of a restore that was interrupted
+        begun = collected.rename(state / RESTORING)
+        _sync(state)
+        if aside is not None:
             for path in there:
                 path.rename(aside / path.name)
+        collected = begun
         for path in sorted(collected.iterdir(), key=lambda path: path.name != "spool"):
             path.rename(
                 state / path.name
