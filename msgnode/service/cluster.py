@@ -77,6 +77,7 @@ class Cluster(MultiService):
         self._federates = federates
         self._node = node
         self._reactor = reactor
+        self._overlay = overlay
         self._has_route = overlay.has_route
         options = node.config.cluster
         nats = nats_options(options, name)
@@ -201,8 +202,15 @@ class Cluster(MultiService):
     def _is_held(self, address: str) -> bool:
         return self.members.is_held(address)
 
+    def _domains(self) -> set[str]:
+        """
+        The domains that this node reaches over links, or is configured to.
+        """
+        peers = {peer.domain for peer in self._node.config.peer}
+        return peers.union(map(domain_of, self._overlay.routes.labels()))
+
     def startService(self) -> None:
-        self.members.start(self._federates)
+        self.members.start(self._federates, self._domains)
         self.directory.start()
         self._known_members.start()
         self.sessions.start()
