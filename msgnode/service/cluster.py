@@ -21,6 +21,7 @@ from msgnode.cluster.channels import Channels
 from msgnode.cluster.directory.directory import ReplicatedDirectory
 from msgnode.cluster.directory.limits import DirectoryLimits
 from msgnode.cluster.exchange.member_exchange import MemberExchange
+from msgnode.cluster.exchange.reached_domains import is_reached_domain
 from msgnode.cluster.joining import Joining
 from msgnode.cluster.known_members import KnownMembers
 from msgnode.cluster.member_requests import MemberRequests
@@ -147,7 +148,7 @@ class Cluster(MultiService):
         channels = Channels(members)
         channel = channels.make(b"d")
         self.directory = ReplicatedDirectory(channel, self._is_held, clock, node.slices, limits)
-        self.directory.table.added = node.data_plane.change
+        self.directory.table.added = self._address_added
         channel.listener = self.directory
         channel = channels.make(b"r")
         self._channel = channel
@@ -201,6 +202,13 @@ class Cluster(MultiService):
 
     def _is_held(self, address: str) -> bool:
         return self.members.is_held(address)
+
+    def _address_added(self, address: str) -> None:
+        """
+        Has the data plane ask again: for the address, or for all if a member reaches another domain now.
+        """
+        plane = self._node.data_plane
+        plane.change_all() if is_reached_domain(address) else plane.change(address)
 
     def _domains(self) -> set[str]:
         """

@@ -80,3 +80,28 @@ def test_conversation_with_another_domain(clients: tuple[Lines, Lines]) -> None:
     assert [("receipt", 202), ("response", 200)] == [(each["type"], each["body"]["code"]) for each in back]
     assert (8, f"{BOB}/y") == (asked["id"], asked["from"])
     assert [("receipt", 202), ("response", 200)] == [(each["type"], each["body"]["code"]) for each in there]
+
+
+def test_subscription_in_another_domain(clients: tuple[Lines, Lines]) -> None:
+    """
+    A client of a node without links subscribes in another domain, and hears each publication once.
+    """
+    ann, bob = clients
+    topic = "comm://b.example/room/changes"
+    subscribe = {"type": "subscribe", "from": ANN, "to": "domain://msg-node.a.example/sm"}
+    deadline = time.monotonic() + PATIENCE
+    number = 200
+    while (answer := ann.ask({**subscribe, "id": number, "body": {"resources": [topic]}})["body"]) and answer[
+        "code"
+    ] in (502, 504):
+        assert time.monotonic() < deadline, answer
+        number += 1
+    assert 200 == answer["code"], answer
+
+    for value in (1, 2, 3):
+        bob.send({"id": value, "type": "update", "from": f"{BOB}/y", "to": topic, "body": {"value": value}})
+    came = [received(ann) for _ in range(3)]
+    gone = ann.ask({**subscribe, "id": 300, "type": "unsubscribe", "body": {"resource": topic}})
+
+    assert [1, 2, 3] == [each["body"]["value"] for each in came]
+    assert 200 == gone["body"]["code"]

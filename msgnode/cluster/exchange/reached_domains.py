@@ -11,6 +11,13 @@ from msgnode.cluster.directory_view import MemberDirectory
 _KEY = "mn:/reached/"
 
 
+def is_reached_domain(address: str) -> bool:
+    """
+    Is it what the directory has for a domain that a member reaches?
+    """
+    return address.startswith(_KEY)
+
+
 class ReachedDomains:
     """
     The lookup of the member that is the gateway to a domain. `has_route`: is there a link to the member?
