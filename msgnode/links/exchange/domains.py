@@ -168,13 +168,13 @@ class Gateways:
         Without a route it is the last one known, in whose stream the message waits. For a domain that only
         another member of the cluster reaches, it is that member.
         """
-        member = self.member(domain)
-        if member:
-            return member
         chosen = self._chosen.get(domain) or self._undelivered(domain)
         if chosen is not None and (self._streams.undelivered(chosen) or chosen in self._moving):
             self._chosen.put(domain, chosen)
             return chosen
+        member = self.member(domain)
+        if member:
+            return member
         nearest = self._nearest(domain) or chosen
         if nearest is None:
             nearest = next(iter(self._nodes.nodes_of(domain)), "")

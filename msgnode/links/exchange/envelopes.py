@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from msgnode.links.exchange.node_parts import ExchangeOptions
+from msgnode.links.exchange.node_sessions import Arrival
 from msgnode.links.stream.streams import Envelope
 from msgnode.protocol import lossless_json
 from msgnode.protocol.errors import Rejected
@@ -113,8 +114,8 @@ def reason_of(message: Message, is_copy: bool) -> str:
     The reason in the envelope of a message to a member: do others get copies, and has the home domain of its
     address published it?
     """
-    is_publication = getattr(message.origin, "is_publication", False)
-    if is_publication:
+    origin = message.origin
+    if isinstance(origin, Arrival) and origin.is_publication:
         return COPY_OF_PUBLICATION if is_copy else PUBLICATION
     return COPY if is_copy else ""
 

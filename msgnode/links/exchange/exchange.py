@@ -20,7 +20,7 @@ from msgnode.links.exchange.domains import Gateways, HomeDomains
 from msgnode.links.exchange.envelopes import ASKED, MessageIds, envelope_of
 from msgnode.links.exchange.incoming import Incoming
 from msgnode.links.exchange.node_parts import ExchangeOptions, NodeParts
-from msgnode.links.exchange.node_sessions import Arrival, NodeSessions
+from msgnode.links.exchange.node_sessions import Arrival, NodeConnection, NodeSessions
 from msgnode.links.exchange.outgoing import Outgoing
 from msgnode.links.exchange.passing.origins import REDIRECTS, Origins, Signer
 from msgnode.links.exchange.rates import DomainRates
@@ -396,9 +396,11 @@ class Exchange:
 
     def decides(self, address: str, session: Session, message: Message | None = None) -> bool:
         arrival = message.origin if message is not None else None
-        if getattr(arrival, "is_from_home", False):
-            return False  # it has decided
-        is_redirected = isinstance(arrival, Arrival) and not arrival.is_publication
+        is_redirected = False
+        if isinstance(arrival, NodeConnection):
+            if arrival.is_from_home:
+                return False  # it has decided
+            is_redirected = isinstance(arrival, Arrival) and not arrival.is_publication
         return self.homes.decides(address, session, is_redirected)
 
     def same_here(self, address: str) -> str:
