@@ -4,7 +4,8 @@ Subscriptions in other domains of a session that moves.
 
 from pathlib import Path
 
-from tests.support.cluster_durable import NAMES, SM, DurableWorld
+from tests.support.cluster_durable import NAMES, DurableWorld
+from tests.support.durable import SM
 
 A, B, C = NAMES
 FAR = "far.example"
