@@ -466,8 +466,6 @@ class Node:
             members.bound(address)
         self._router.cluster = self.routes.held = members
         self.owners.is_held_elsewhere = members.is_held_elsewhere
-        if self._subscription.foreign is None:
-            self._subscription.foreign = members
         self.data_plane.change_all()
 
     @property

@@ -106,6 +106,16 @@ class ForeignDomains(ForeignSubscriptions, Protocol):
         Those of these sessions that get what a node sends to their address; `session` is the node's.
         """
 
+    def permitted_members(self, message: Message, nodes: tuple[str, ...]) -> tuple[str, ...]:
+        """
+        Those of these members that get what a node of another domain sends to their address.
+        """
+
+    def adopt(self, session: Session) -> None:
+        """
+        A session with its addresses has come from another member.
+        """
+
     def together(self) -> AbstractContextManager[None]:
         """
         Sends the copies of one message to a list, made within, as one message for each domain.
@@ -143,7 +153,7 @@ class HeldAddresses(Protocol):
         """
 
 
-class ClusterMembers(HeldAddresses, ForeignSubscriptions, Protocol):
+class ClusterMembers(HeldAddresses, Protocol):
     """
     The other nodes of this domain, as the bus sees them (cluster/exchange).
 

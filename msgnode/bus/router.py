@@ -162,6 +162,8 @@ class Router:
             recipients = self.foreign.permitted(message, recipients, session)
         if self.cluster is not None:
             nodes = self.cluster.holders(to, bool(recipients))
+            if nodes and session.is_node and self.foreign is not None:
+                nodes = self.foreign.permitted_members(message, nodes)
             if nodes:
                 return self._send_to_members(self.cluster, nodes, message, session, recipients)
         if recipients and to not in TOPICS:
@@ -251,6 +253,10 @@ class Router:
             foreign.send(message, session)  # this node is the gateway
             return None
         recipients = self._routes.resolve(to)
+        if foreign is not None and getattr(message.origin, "is_from_home", False):
+            recipients = foreign.permitted(message, recipients, session)
+            if not recipients:
+                return None  # the subscriber has left, or has no answer yet
         if recipients and to not in TOPICS:
             return self._deliver(message, session, recipients)  # type: ignore[return-value]
         if self.cluster is not None:
@@ -352,6 +358,8 @@ class Router:
             recipients = self.foreign.permitted(message, recipients, session)
         if self.cluster is not None:
             nodes = self.cluster.holders(to, bool(recipients))
+            if nodes and session.is_node and self.foreign is not None:
+                nodes = self.foreign.permitted_members(message, nodes)
             if nodes:
                 return self._send_to_members(self.cluster, nodes, message, session, recipients)
         if recipients and to not in TOPICS:

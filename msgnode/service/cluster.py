@@ -21,6 +21,7 @@ from msgnode.cluster.channels import Channels
 from msgnode.cluster.directory.directory import ReplicatedDirectory
 from msgnode.cluster.directory.limits import DirectoryLimits
 from msgnode.cluster.exchange.member_exchange import MemberExchange
+from msgnode.cluster.exchange.reached_domains import is_reached_domain
 from msgnode.cluster.joining import Joining
 from msgnode.cluster.known_members import KnownMembers
 from msgnode.cluster.member_requests import MemberRequests
@@ -77,6 +78,7 @@ class Cluster(MultiService):
         self._federates = federates
         self._node = node
         self._reactor = reactor
+        self._overlay = overlay
         self._has_route = overlay.has_route
         options = node.config.cluster
         nats = nats_options(options, name)
@@ -146,7 +148,7 @@ class Cluster(MultiService):
         channels = Channels(members)
         channel = channels.make(b"d")
         self.directory = ReplicatedDirectory(channel, self._is_held, clock, node.slices, limits)
-        self.directory.table.added = node.data_plane.change
+        self.directory.table.added = self._address_added
         channel.listener = self.directory
         channel = channels.make(b"r")
         self._channel = channel
@@ -201,8 +203,22 @@ class Cluster(MultiService):
     def _is_held(self, address: str) -> bool:
         return self.members.is_held(address)
 
+    def _address_added(self, address: str) -> None:
+        """
+        Has the data plane ask again: for the address, or for all if a member reaches another domain now.
+        """
+        plane = self._node.data_plane
+        plane.change_all() if is_reached_domain(address) else plane.change(address)
+
+    def _domains(self) -> set[str]:
+        """
+        The domains that this node reaches over links, or is configured to.
+        """
+        peers = {peer.domain for peer in self._node.config.peer}
+        return peers.union(map(domain_of, self._overlay.routes.labels()))
+
     def startService(self) -> None:
-        self.members.start(self._federates)
+        self.members.start(self._federates, self._domains)
         self.directory.start()
         self._known_members.start()
         self.sessions.start()

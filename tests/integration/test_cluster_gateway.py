@@ -11,16 +11,18 @@ import pytest
 from tests.support.nats_server import NatsServer
 
 from .clustered import Member, until
-from .federated import Domains, free_port
+from .federated import Domain, Domains, free_port
 from .process import PATIENCE, Lines
 
 ANN, BOB = "runtime://a.example/ann", "runtime://b.example/bob"
+TOPIC = "comm://b.example/room/changes"
+SUBSCRIBE = {"type": "subscribe", "from": ANN, "to": "domain://msg-node.a.example/sm"}
 
 
 @pytest.fixture
-def clients() -> Iterator[tuple[Lines, Lines]]:
+def nodes() -> Iterator[tuple[Domain, Lines, Lines]]:
     """
-    A client of the node without links, and one of the other domain.
+    The gateway, a client of the node without links, and one of the other domain.
     """
     nats = NatsServer(client=free_port())
     domains = Domains(2)
@@ -34,7 +36,7 @@ def clients() -> Iterator[tuple[Lines, Lines]]:
         until(lambda: list(plain.members().values()) == ["up"])
         ann, bob = plain.client("ann"), Lines(b.lines, BOB)
         bob.socket.settimeout(PATIENCE)
-        yield ann, bob
+        yield a, ann, bob
         ann.close()
         bob.close()
     finally:
@@ -44,9 +46,43 @@ def clients() -> Iterator[tuple[Lines, Lines]]:
         nats.stop()
 
 
+@pytest.fixture
+def clients(nodes: tuple[Domain, Lines, Lines]) -> tuple[Lines, Lines]:
+    return nodes[1:]
+
+
 def received(client: Lines) -> dict[str, Any]:
     found = client.receive()
     assert found is not None
+    return found
+
+
+def subscribe_when_reached(ann: Lines) -> None:
+    """
+    Subscribe the topic; the other domain may be out of reach yet.
+    """
+    deadline, number = time.monotonic() + PATIENCE, 200
+    ask = {**SUBSCRIBE, "body": {"resources": [TOPIC]}}
+    while (body := ann.ask({**ask, "id": number})["body"])["code"] in (502, 504):
+        assert time.monotonic() < deadline, body
+        number += 1
+    assert 200 == body["code"], body
+
+
+def publish(bob: Lines, value: int) -> None:
+    bob.send({"id": value, "type": "update", "from": f"{BOB}/y", "to": TOPIC, "body": {"value": value}})
+
+
+def values(ann: Lines) -> list[int]:
+    """
+    What has been published to the client by now, after a moment.
+    """
+    time.sleep(0.2)
+    nothing = "comm://a.example/nothing"
+    ann.send({**SUBSCRIBE, "id": 400, "type": "unsubscribe", "body": {"resource": nothing}})
+    found = []
+    while (message := received(ann))["type"] != "response":
+        found.append(message["body"]["value"])
     return found
 
 
@@ -80,3 +116,46 @@ def test_conversation_with_another_domain(clients: tuple[Lines, Lines]) -> None:
     assert [("receipt", 202), ("response", 200)] == [(each["type"], each["body"]["code"]) for each in back]
     assert (8, f"{BOB}/y") == (asked["id"], asked["from"])
     assert [("receipt", 202), ("response", 200)] == [(each["type"], each["body"]["code"]) for each in there]
+
+
+def test_subscription_in_another_domain(clients: tuple[Lines, Lines]) -> None:
+    """
+    A client of a node without links subscribes in another domain, and hears each publication once.
+    """
+    ann, bob = clients
+    subscribe_when_reached(ann)
+
+    for value in (1, 2, 3):
+        publish(bob, value)
+    came = [received(ann) for _ in range(3)]
+    gone = ann.ask({**SUBSCRIBE, "id": 300, "type": "unsubscribe", "body": {"resource": TOPIC}})
+
+    assert [1, 2, 3] == [each["body"]["value"] for each in came]
+    assert 200 == gone["body"]["code"]
+
+
+def test_gateway_is_killed(nodes: tuple[Domain, Lines, Lines]) -> None:
+    """
+    A gateway that is killed and comes back is asked again: publications after that come, once each.
+    """
+    gateway, ann, bob = nodes
+    subscribe_when_reached(ann)
+    gateway.kill()
+    gateway.start()
+    deadline = time.monotonic() + 2 * PATIENCE
+    came: list[int] = []
+    value = 0
+    while not came:
+        assert time.monotonic() < deadline, value
+        value += 1
+        publish(bob, value)
+        came += values(ann)
+
+    for last in (value + 1, value + 2):
+        publish(bob, last)
+    while came[-1] != value + 2:
+        assert time.monotonic() < deadline, came
+        came += values(ann)
+
+    assert sorted(set(came)) == came
+    assert [value + 1, value + 2] == came[-2:]

@@ -117,7 +117,7 @@ class DurableView:
         return ()
 
     def knows(self, domain: str) -> bool:
-        return False
+        return domain in self._world.reached.get(self.node, ())
 
 
 class DurableMember:
@@ -351,6 +351,7 @@ class DurableWorld:
     """
 
     def __init__(self, directory: Path) -> None:
+        self.reached: dict[str, set[str]] = {}  # other domains, by node
         self.directory = directory
         self.cluster = MemoryCluster(max_payload=30_000)
         self.wires: dict[tuple[str, str], deque[Entry]] = {}

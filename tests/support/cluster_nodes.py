@@ -118,19 +118,30 @@ class ClusterNode(Far):
 
 class MemoryCluster(MemoryNetwork):
     """
-    Nodes `n1`, `n2` and so on of one domain. With `foreign`, which has one node, the first is the gateway.
+    Nodes `n1`, `n2` and so on of one domain. With `foreign`, which has one node, the first `gateways` are
+    gateways to it.
     """
 
-    def __init__(self, count: int, foreign: str = "", **given: Any) -> None:
+    def __init__(self, count: int, foreign: str = "", gateways: int = 1, **given: Any) -> None:
         super().__init__(*([foreign] if foreign else ()))
         self.directory = SharedDirectory()
+        self._starts = 0
         self.domains.add(DOMAIN)
         for number in range(1, count + 1):
-            far = ClusterNode(self, f"n{number}", number, **given)
-            self.nodes[far.name] = far
-            is_gateway = bool(foreign) and number == 1
-            far.exchange.start(federates=is_gateway)
-            far.members.start(is_gateway)
+            self.start(number, bool(foreign) and number <= gateways, **given)
+
+    def start(self, number: int, is_gateway: bool, **given: Any) -> ClusterNode:
+        """
+        Start a node, or start it again without its memory.
+        """
+        self._starts += 1
+        far = ClusterNode(self, f"n{number}", self._starts, **given)
+        self.nodes[far.name] = far
+        if not is_gateway:
+            self.unlinked.add(far.name)
+        far.exchange.start(federates=is_gateway)
+        far.members.start(is_gateway, lambda: self.domains)
+        return far
 
     def __getitem__(self, node: str) -> ClusterNode:
         found = self.nodes[f"mn://{DOMAIN}/{node}"]

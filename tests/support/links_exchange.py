@@ -140,13 +140,16 @@ class View:
         return NodeKeys(b"", b"", b"", frozenset(self._network.features.get(node, ())))
 
     def has_route(self, node: str) -> bool:
+        is_foreign = domain_of(node) != domain_of(self.node)
+        if is_foreign and not {self.node, node}.isdisjoint(self._network.unlinked):
+            return False
         return frozenset((self.node, node)) not in self._network.cut
 
     def nodes_of(self, domain: str) -> Iterable[str]:
         return [node for node in self._network.nodes if domain_of(node) == domain and self.has_route(node)]
 
     def knows(self, domain: str) -> bool:
-        return domain in self._network.domains
+        return domain in self._network.domains and self.node not in self._network.unlinked
 
     def avoid_first_hop(self, node: str) -> None:
         raise NotImplementedError
@@ -244,12 +247,14 @@ class Far:
 class MemoryNetwork:
     """
     Several domains with one node each. `flow` moves what is on the wire, `cut` has the pairs without a route.
+    `unlinked` are the nodes that have routes in their own domain only.
     """
 
     def __init__(self, *domains: str, **given: Any) -> None:
         self.clock = Turns()
         self.wire: deque[Sent] = deque()
         self.cut: set[frozenset[str]] = set()
+        self.unlinked: set[str] = set()
         self.nodes: dict[str, Far] = {}
         self.domains: set[str] = set(domains)
         self.features: dict[str, set[str]] = {}  # by node

@@ -14,7 +14,8 @@ class MemberArrival(NodeConnection):
     and `sender_fields` the same as it goes to another domain. If the message came from another domain to that
     member, both are empty, and `came_from` has who the sender is as that domain says.
     `id` is the same for all copies of a message; `is_copy`: there are others. `hops` counts the members that
-    have forwarded it.
+    have forwarded it. `is_from_home`: the domain of its address has published it, and that member got it for
+    subscribers here.
 
     To policies it is no message of a peer: the two nodes are one domain.
     """

@@ -4,26 +4,23 @@ The lookup of the members that hold an address, or that reach its domain.
 
 from collections.abc import Callable, Mapping
 
-from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.defer import Deferred
 
 from msgnode.cluster.directory_view import MemberDirectory
 from msgnode.policy.decision.addresses import split
 from msgnode.protocol.address import is_multicast
-from msgnode.protocol.errors import Rejected
-from msgnode.protocol.message import Message
 from msgnode.sessions.routing import RUNTIMES
 from msgnode.sessions.session import Session
 from msgnode.structures.bounded_cache import BoundedCache
 
 UNKNOWN_SECONDS = 1.0  # for which members are not asked again for an address that none of them holds
 MAX_UNKNOWN = 10_000
-GATEWAY_SECONDS = 30.0  # for which a member is known to reach another domain
 
 
 class MemberLookup:
     """
-    The lookup of members. `own` is this domain; `resolve` finds the sessions here, and `home` the domain of
-    an address that this node reaches by itself, "" if there is none. `released` are the sessions here that
+    The lookup of members. `own` is this domain; `resolve` finds the sessions here, and `is_reached` says
+    whether this node reaches the domain of an address by itself. `released` are the sessions here that
     another member has now, and that are still being handed over, by sid.
     """
 
@@ -32,19 +29,17 @@ class MemberLookup:
         directory: MemberDirectory,
         own: str,
         resolve: Callable[[str], tuple[Session, ...]],
-        home: Callable[[str], str],
+        is_reached: Callable[[str], bool],
         seconds: Callable[[], float],
         released: Mapping[int, Session],
     ) -> None:
-        self.federates = False  # does this node reach other domains by itself?
         self._directory = directory
         self._own = own
         self._resolve = resolve
-        self._home = home
+        self._is_reached = is_reached
         self._seconds = seconds
         self._released = released
         self._unknown: BoundedCache[str, float] = BoundedCache(MAX_UNKNOWN)
-        self._gateways: BoundedCache[str, tuple[str, float]] = BoundedCache(MAX_UNKNOWN)  # by host
 
     def holders(self, address: str, is_held_here: bool) -> tuple[str, ...]:
         if is_held_here:
@@ -54,10 +49,7 @@ class MemberLookup:
             return self._directory.shared(address)
         if address.startswith("mn:"):
             return ()
-        found = self._directory.holders(address)
-        if found or not self._gateways or self.is_own(address):
-            return found
-        return self._gateway(split(address)[1])
+        return self._directory.holders(address)
 
     def _moving_to(self, address: str) -> tuple[str, ...]:
         """
@@ -68,13 +60,6 @@ class MemberLookup:
         if len(found) == 1 and found[0].sid in self._released:
             return self._directory.holders(address)
         return ()
-
-    def _gateway(self, host: str) -> tuple[str, ...]:
-        """
-        The member that reaches the domain of this host, as it has said lately.
-        """
-        gateway, until = self._gateways.get(host) or ("", 0.0)
-        return (gateway,) if gateway and self._seconds() < until else ()
 
     def is_own(self, address: str) -> bool:
         """
@@ -87,9 +72,7 @@ class MemberLookup:
         """
         Does this node hold the address, or reach its domain? What it answers when a member asks.
         """
-        if self._resolve(address):
-            return True
-        return self.federates and self._home(address) not in ("", self._own)
+        return bool(self._resolve(address)) or self._is_reached(address)
 
     def is_held_elsewhere(self, address: str) -> bool:
         directory = self._directory
@@ -105,27 +88,9 @@ class MemberLookup:
             return None
         return self._directory.ask(address).addCallback(self._asked, address)
 
-    def subscribe(self, message: Message, addresses: list[str], session: Session) -> Deferred[None] | None:
-        """
-        Refuses subscriptions in domains that another member reaches, for nothing published there would come.
-        """
-        hosts = dict.fromkeys(split(address)[1] for address in addresses if not self.is_own(address))
-        if not hosts:
-            return None
-        # Not for the address itself, because a member that has only subscribers of it would answer, too.
-        asked = [self._directory.ask(f"domain://msg-node.{host}/sm") for host in hosts]
-        return gatherResults(asked).addCallback(_check_unreached)
-
     def _asked(self, nodes: tuple[str, ...], address: str) -> tuple[str, ...]:
         if not nodes:
             self._unknown.put(address, self._seconds())
         elif not self.is_own(address):
             nodes = nodes[:1]
-            self._gateways.put(split(address)[1], (nodes[0], self._seconds() + GATEWAY_SECONDS))
         return nodes
-
-
-def _check_unreached(found: list[tuple[str, ...]]) -> None:
-    for nodes in found:
-        if nodes:
-            raise Rejected(f"subscribe at {nodes[0]}, which has links to that domain", 502, "no-path")

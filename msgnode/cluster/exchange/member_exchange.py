@@ -6,20 +6,23 @@ the address gets one copy. A member that gets one delivers it to sessions of its
 at `out`, so that no message goes in circles.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from twisted.internet.defer import Deferred
 
 from msgnode.cluster.directory_view import MemberDirectory
 from msgnode.cluster.exchange.lookup import MemberLookup
+from msgnode.cluster.exchange.reached_domains import ReachedDomains
 from msgnode.cluster.exchange.receiving import MemberReceiving
 from msgnode.cluster.exchange.sending import MemberSending
 from msgnode.links.exchange.envelopes import MessageIds
 from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.exchange.node_parts import NodeParts
+from msgnode.links.exchange.status import TEXTS
 from msgnode.links.overlay.network import Network
 from msgnode.links.stream.streams import Streams
+from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
@@ -55,7 +58,12 @@ class MemberExchange:
         self._last = ""  # the address that was changed last
         homes, journal = exchange.homes, node.sessions.journal
         self._lookup = lookup = MemberLookup(
-            directory, homes.own, node.routes.resolve, homes.home, seconds, node.sessions.released
+            directory,
+            homes.own,
+            node.routes.resolve,
+            lambda address: homes.is_reached(homes.home(address)),
+            seconds,
+            node.sessions.released,
         )
         sending = MemberSending(
             streams,
@@ -72,7 +80,7 @@ class MemberExchange:
         receiving = MemberReceiving(node, exchange, sending, traffic_recorder, seconds)
         # Bound methods of the parts: a message would otherwise pay for one more call.
         self.holders, self.is_held = lookup.holders, lookup.is_held
-        self.ask, self.subscribe = lookup.ask, lookup.subscribe
+        self.ask = lookup.ask
         self.is_held_elsewhere = lookup.is_held_elsewhere
         self.send, self.send_copies, self.carry = sending.send, sending.send_copies, sending.carry
         self.publish = sending.publish
@@ -81,13 +89,19 @@ class MemberExchange:
         self._sending = sending
         self._exchange = exchange
         exchange.members = self
+        self._reached = reached = ReachedDomains(directory, network.has_route)
+        homes.by_member = reached.is_reached
+        exchange.gateways.member = self._gateway
 
-    def start(self, federates: bool = False) -> None:
+    def start(self, federates: bool = False, domains: Callable[[], Iterable[str]] = tuple) -> None:
         """
         Connects to the bus, when the sessions of before a restart are there. A node that `federates` sends
-        what members have for other domains.
+        what members have for other domains: those that are in `domains`, now and later.
         """
-        self._lookup.federates = federates
+        if federates:
+            own = self._exchange.homes.own
+            self._exchange.gateways.watched = lambda: self._reached.tell(set(domains()) - {own})
+            self._exchange.gateways.watched()
         self._node.join_cluster(self)
         self._node.router.receipts.send_elsewhere = self.send_elsewhere
         self._exchange.receipts.send_elsewhere = self.send_elsewhere
@@ -100,6 +114,18 @@ class MemberExchange:
         else:
             nodes = nodes[:1]  # each has it, or hands it over to the other
         return len(nodes) == 1 and self._sending.forward(message, session, nodes[0])
+
+    def _gateway(self, domain: str) -> str:
+        """
+        The member that reaches the domain, if this node does not.
+        """
+        return "" if self._exchange.homes.is_reached(domain) else self._reached.gateway(domain)
+
+    def send_out(self, message: Message, session: Session, domain: str) -> None:
+        node = "" if session.is_node else self._gateway(domain)  # else it would go from member to member
+        if not node:
+            raise Rejected(f"{TEXTS['no-path']}: {domain}", 502, "no-path")
+        self.send(message, session, node)
 
     def send_elsewhere(self, message: Message) -> None:
         """

@@ -14,8 +14,8 @@ from twisted.python.failure import Failure
 
 from msgnode.bus.receipts import RECEIPT, is_awaited, wants_answer
 from msgnode.cluster.exchange.arrival import MemberArrival
-from msgnode.cluster.exchange.sending import COPY, MemberSending
-from msgnode.links.exchange.envelopes import ASKED
+from msgnode.cluster.exchange.sending import MemberSending
+from msgnode.links.exchange.envelopes import ASKED, COPY, COPY_OF_PUBLICATION, PUBLICATION
 from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.exchange.node_parts import NodeParts
 from msgnode.links.exchange.receipts import RemoteReceipt
@@ -67,6 +67,9 @@ class MemberReceiving:
                 later = self._receive(source, envelope, payload, envelope.id)
             elif envelope.kind == "receipt":
                 self._receive_receipt(source, envelope, payload)
+            elif envelope.kind == "subscription":
+                self._exchange.subscription(source, envelope, payload, done)
+                return
             else:
                 self._drop(source, "malformed")
         except (Malformed, ValueError):  # also msgspec.DecodeError
@@ -117,7 +120,9 @@ class MemberReceiving:
             self._drop(source, "limit")
             return None
         arrival = MemberArrival(source, session, envelope.identity, id)
-        arrival.hops, arrival.is_copy = envelope.code, envelope.reason == COPY
+        arrival.hops = envelope.code
+        arrival.is_copy = envelope.reason in (COPY, COPY_OF_PUBLICATION)
+        arrival.is_from_home = envelope.reason in (PUBLICATION, COPY_OF_PUBLICATION)
         message = decode(payload, arrival)
         message.received_at = time_ns()
         message.receipt = envelope.kind == ASKED

@@ -12,7 +12,7 @@ from msgnode.bus.receipts import RECEIPT
 from msgnode.bus.router import Router
 from msgnode.cluster.exchange.arrival import MemberArrival
 from msgnode.links.exchange.counts import ExchangeCounts
-from msgnode.links.exchange.envelopes import ASKED, MessageIds, envelope_of, identity_of
+from msgnode.links.exchange.envelopes import ASKED, COPY, MessageIds, envelope_of, identity_of, reason_of
 from msgnode.links.exchange.gathering import Gathering
 from msgnode.links.exchange.node_parts import ExchangeOptions
 from msgnode.links.exchange.outgoing import Outgoing
@@ -27,7 +27,6 @@ from msgnode.structures.log_limits import FailureLog
 
 log = Logger()
 
-COPY = "copy"  # the reason in an envelope: other members have got the message, too
 CopyId = tuple[bytes, int]
 MAX_HOPS = 4  # members that forward a message whose session moves again and again
 
@@ -101,7 +100,7 @@ class MemberSending:
         self._gathering(node).leave()
         envelope = self._envelope(message, session)
         if id is not None:
-            envelope.id, envelope.reason = id, COPY
+            envelope.id, envelope.reason = id, reason_of(message, True)
         if message.receipt:
             envelope.kind = ASKED
         self._outgoing.send_to(message, session, node, envelope, message.data, "wait")
@@ -168,12 +167,13 @@ class MemberSending:
         self._gathering(node).leave()
         envelope = self._envelope(message, session)
         if message is self._copied:
-            envelope.id, envelope.reason = self._copied_id, COPY
+            envelope.id, envelope.reason = self._copied_id, reason_of(message, True)
         self._streams.send(node, envelope, message.data, partial(self._lost, node), session.runtime)
         self._counts.note(node, "sent")
 
     def _envelope(self, message: Message, session: Session) -> Envelope:
         envelope = envelope_of(message, self._ids.next(), self._options)
+        envelope.reason = reason_of(message, False)
         envelope.identity = _asserted(message) if session.is_node else identity_of(session, self._own)
         return envelope
 

@@ -2,7 +2,7 @@
 The sessions of this node, as moves see them (SessionHolder): real ones, with their state in the spool.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -13,6 +13,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from msgnode.bus.router import Router
 from msgnode.cluster.moves import session_transfer as transfer
 from msgnode.cluster.moves.overlap import CopyId, SessionOverlap
 from msgnode.cluster.moves.session_holder import Claims, Release
@@ -69,6 +70,9 @@ class Parts(transfer.Parts, Protocol):
 
     @property
     def registered(self) -> Registered: ...
+
+    @property
+    def router(self) -> Router: ...
 
     @property
     def identity_expiry(self) -> Identities: ...
@@ -358,9 +362,15 @@ class LocalSessions:
             self._node.session_store.registered(session.sid, url)
         session.write_state()
         self.flush(session)
-        bound = self._node.slices.begin(steps)
+        bound = self._node.slices.begin(self._bind(steps, session))
         written = self._commit() if bound is None else bound.addCallback(lambda done: self._commit())
         return written.addErrback(self._not_imported, handover, session)
+
+    def _bind(self, steps: Iterator[None], session: Session) -> Iterator[None]:
+        yield from steps
+        foreign = self._node.router.foreign
+        if foreign is not None and not session.ended:
+            foreign.adopt(session)
 
     def _begin_arrival(self, session: Session, handover: str) -> None:
         if session.move is None:

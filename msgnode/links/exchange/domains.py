@@ -44,6 +44,8 @@ class HomeDomains:
         options: ExchangeOptions,
     ) -> None:
         self.own = own.casefold()
+        self.is_linked = True  # has this node links to other domains?
+        self.by_member: Callable[[str], bool] = lambda domain: False  # does another member reach it?
         self._network = network
         self._owners = owners
         self._resolve = resolve
@@ -63,10 +65,16 @@ class HomeDomains:
         if host.count(".") >= MAX_LABELS:
             return ""
         while host:
-            if host == self.own or self._network.knows(host):
+            if host == self.own or self._network.knows(host) or self.by_member(host):
                 return host
             host = host.partition(".")[2]
         return ""
+
+    def is_reached(self, domain: str) -> bool:
+        """
+        Does this node reach another domain by itself, and not by another member of its cluster?
+        """
+        return self.is_linked and domain != self.own and self._network.knows(domain)
 
     def decides(self, address: str, session: Session, is_redirected: bool = False) -> bool:
         """
@@ -135,6 +143,8 @@ class Gateways:
         self._counts = counts
         self.lost: Callable[[Set[str]], None] = lambda nodes: None
         self.replaced: Callable[[str], None] = lambda node: None
+        self.watched: Callable[[], None] = lambda: None  # called with each look
+        self.member: Callable[[str], str] = lambda domain: ""  # which reaches a domain for this node
         self._chosen: BoundedCache[str, str] = BoundedCache(MAX_NODES)
         self._moving: set[str] = set()  # gateways that are being replaced
         self._done: set[str] = set()  # those that were, until they have a route again
@@ -155,12 +165,16 @@ class Gateways:
         """
         The gateway; "" if no node of the domain was ever known.
 
-        Without a route it is the last one known, in whose stream the message waits.
+        Without a route it is the last one known, in whose stream the message waits. For a domain that only
+        another member of the cluster reaches, it is that member.
         """
         chosen = self._chosen.get(domain) or self._undelivered(domain)
         if chosen is not None and (self._streams.undelivered(chosen) or chosen in self._moving):
             self._chosen.put(domain, chosen)
             return chosen
+        member = self.member(domain)
+        if member:
+            return member
         nearest = self._nearest(domain) or chosen
         if nearest is None:
             nearest = next(iter(self._nodes.nodes_of(domain)), "")
@@ -186,6 +200,7 @@ class Gateways:
         Looks for gateways to replace.
         """
         self._watch = self._clock.callLater(WATCH_SECONDS, self._look)
+        self.watched()
         now, before = self._clock.seconds(), self._lost
         without = [node for node in self._streams.waiting() if not self._network.has_route(node)]
         self._lost = {node: before.get(node, now) for node in without}

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from msgnode.links.exchange.node_parts import ExchangeOptions
+from msgnode.links.exchange.node_sessions import Arrival
 from msgnode.links.stream.streams import Envelope
 from msgnode.protocol import lossless_json
 from msgnode.protocol.errors import Rejected
@@ -18,6 +19,10 @@ from msgnode.sessions.session import Session
 
 # The kind of a message to another node of this domain, where the node that delivers it gives the receipt.
 ASKED = "asked"
+# The reasons of messages to members.
+COPY = "copy"  # other members have got the message, too
+PUBLICATION = "publication"  # of the home domain of its address, in another domain, for subscribers here
+COPY_OF_PUBLICATION = "copy publication"
 MAX_IDENTITY_BYTES = 4096
 START_BITS = 40  # of a counter, for the messages of one start
 _fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -102,6 +107,17 @@ def without_via(message: Message) -> bytes:
         fields = lossless_json.loads(message.data)
         fields["body"].pop("via", None)
         return lossless_json.dumps(fields)
+
+
+def reason_of(message: Message, is_copy: bool) -> str:
+    """
+    The reason in the envelope of a message to a member: do others get copies, and has the home domain of its
+    address published it?
+    """
+    origin = message.origin
+    if isinstance(origin, Arrival) and origin.is_publication:
+        return COPY_OF_PUBLICATION if is_copy else PUBLICATION
+    return COPY if is_copy else ""
 
 
 def identity_of(session: Session | None, own: str) -> dict[str, str]:

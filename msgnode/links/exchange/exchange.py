@@ -20,7 +20,7 @@ from msgnode.links.exchange.domains import Gateways, HomeDomains
 from msgnode.links.exchange.envelopes import ASKED, MessageIds, envelope_of
 from msgnode.links.exchange.incoming import Incoming
 from msgnode.links.exchange.node_parts import ExchangeOptions, NodeParts
-from msgnode.links.exchange.node_sessions import Arrival, NodeSessions
+from msgnode.links.exchange.node_sessions import Arrival, NodeConnection, NodeSessions
 from msgnode.links.exchange.outgoing import Outgoing
 from msgnode.links.exchange.passing.origins import REDIRECTS, Origins, Signer
 from msgnode.links.exchange.rates import DomainRates
@@ -29,10 +29,17 @@ from msgnode.links.exchange.status import ACKNOWLEDGED, DELIVERED, said
 from msgnode.links.exchange.subscriptions.entries import (
     Answer,
     AnyEntry,
+    Ask,
+    BeginDomain,
+    EndDomain,
+    Missed,
+    Permit,
+    Release,
     Revoke,
     decode,
 )
 from msgnode.links.exchange.subscriptions.grants import Grants
+from msgnode.links.exchange.subscriptions.member_subscribers import MemberSubscribers
 from msgnode.links.exchange.subscriptions.upstream import Upstream
 from msgnode.links.overlay.network import Network
 from msgnode.links.stream.streams import Envelope, NoRoom, Outcome, Streams
@@ -84,6 +91,11 @@ class Members(Protocol):
         As StreamListener.received_several, within the cork.
         """
 
+    def send_out(self, message: Message, session: Session, domain: str) -> None:
+        """
+        Sends a message for another domain to the member that reaches it. Raises Rejected.
+        """
+
     def carry(self, node: str, data: bytes) -> None:
         """
         Sends what the bus has delivered to the session of a node of this domain.
@@ -129,7 +141,12 @@ class Exchange:
         self.origins = origins = Origins(network.node, signer, self._asks_for_signatures, wall)
         self._make_messages(node, network, clock, traffic_recorder, origins)
         self.grants = Grants(node, homes, self.nodes, ids, self._answer, clock, options, self.counts)
-        self.upstream = Upstream(node, homes, self.gateways, ids, self._ask, clock, options, self.counts)
+        self.upstream = Upstream(
+            node, homes, self.gateways, ids, self._ask, self._answer, clock, options, self.counts
+        )
+        self.member_subscribers = MemberSubscribers(
+            self.upstream, homes, node.slices, self._answer, clock, options
+        )
         self.gateways.lost = self._routes_lost
         self.gateways.replaced = self.upstream.restarted  # the other gateway is asked for all subscriptions
         self.apply()
@@ -199,18 +216,21 @@ class Exchange:
     def start(self, federates: bool = True) -> None:
         """
         Connects to the bus, when the sessions of before a restart are there. A node that does not federate
-        reaches no other domain by itself.
+        reaches no other domain by itself; another member of its cluster may.
         """
+        self.homes.is_linked = federates
+        self.upstream.is_member = self.members is not None
         restored = [session for session in self._node.sessions if not session.is_node]
         self.receipts.start(restored, self.options.max_wait_seconds)
         self.nodes.start()
-        if federates:
+        if federates or self.members is not None:
             self._node.federate(self)
         self.gateways.start()
         self.outgoing.start()
         self.allocations.start()
         self.grants.start()
         self.upstream.start()
+        self.member_subscribers.start()
 
     def stop(self) -> None:
         self.gateways.stop()
@@ -218,6 +238,7 @@ class Exchange:
         self.allocations.stop()
         self.grants.stop()
         self.upstream.stop()
+        self.member_subscribers.stop()
 
     def forget(self, domain: str) -> None:
         """
@@ -311,7 +332,7 @@ class Exchange:
                 return
             self.rates.count(domain_of(source), len(payload))
             if envelope.kind == "subscription":
-                self._subscription(source, envelope, payload, done)
+                self.subscription(source, envelope, payload, done)
                 return
             if envelope.kind == "receipt":
                 self._receipt(source, envelope, payload)
@@ -347,14 +368,25 @@ class Exchange:
         if not self.outgoing.passed_on(receipt, envelope) and not self.receipts.receive(envelope, receipt):
             self.counts.note(source, "unasked")
 
-    def _subscription(
-        self, source: str, envelope: Envelope, payload: bytes, done: Callable[[], None]
-    ) -> None:
+    def subscription(self, source: str, envelope: Envelope, payload: bytes, done: Callable[[], None]) -> None:
+        """
+        Takes an entry about subscriptions. Raises ValueError if it is none that this node may send.
+        """
         entry = decode(payload)
+        is_member = domain_of(source) == self.homes.own
         if isinstance(entry, Answer):
             self.upstream.answer(source, entry)
         elif isinstance(entry, Revoke):
             self.upstream.revoke(source, entry)
+        elif isinstance(entry, Permit | Missed) and is_member:
+            if isinstance(entry, Permit):
+                self.upstream.permit(source, entry)
+            else:
+                self.upstream.missed(source, entry)
+        elif isinstance(entry, Ask | Release | BeginDomain | EndDomain) and is_member:
+            self.member_subscribers.receive(source, entry, envelope.identity)
+        elif isinstance(entry, Permit | Missed | BeginDomain | EndDomain) or is_member:
+            raise ValueError(f"{source} may not send {type(entry).__name__}")
         else:
             self.grants.receive(source, entry, envelope.identity, done)
             return
@@ -364,7 +396,11 @@ class Exchange:
 
     def decides(self, address: str, session: Session, message: Message | None = None) -> bool:
         arrival = message.origin if message is not None else None
-        is_redirected = isinstance(arrival, Arrival) and not arrival.is_publication
+        is_redirected = False
+        if isinstance(arrival, NodeConnection):
+            if arrival.is_from_home:
+                return False  # it has decided
+            is_redirected = isinstance(arrival, Arrival) and not arrival.is_publication
         return self.homes.decides(address, session, is_redirected)
 
     def same_here(self, address: str) -> str:
@@ -388,7 +424,8 @@ class Exchange:
         If it has given the address to a session here, this node decides: all that are bound to it.
         """
         to, origin = message.to, message.origin
-        if not isinstance(to, str) or self.homes.home(to) != domain_of(session.runtime):
+        is_from_home = getattr(origin, "is_from_home", False)
+        if not isinstance(to, str) or not (is_from_home or self.homes.home(to) == domain_of(session.runtime)):
             return found
         is_held = any(each.bindings.get(to, 0) & ALLOCATED for each in found)
         permitted = found if is_held else self.upstream.permitted(to, found)
@@ -397,8 +434,24 @@ class Exchange:
             permitted = tuple(each for each in permitted if each.sid != sender)
         return permitted
 
+    def permitted_members(self, message: Message, nodes: tuple[str, ...]) -> tuple[str, ...]:
+        if not getattr(message.origin, "is_publication", False) or not isinstance(message.to, str):
+            return nodes
+        if not self.homes.by_member(self.homes.home(message.to)):
+            return nodes  # all members ask by this node, and know who is permitted there
+        members = self.upstream.members(message.to)  # the rest gets it from another gateway
+        return tuple(node for node in nodes if node in members)
+
+    def adopt(self, session: Session) -> None:
+        self._node.slices.work(self.upstream.adopt(session))
+
     def send(self, message: Message, session: Session) -> None:
         try:
+            if self.members is not None:
+                domain = self.homes.home(str(message.to))
+                if not self.homes.is_reached(domain):
+                    self.members.send_out(message, session, domain)
+                    return
             self.outgoing.send(message, session)
         except Rejected as why:
             why.has_reason_in_reply = True
@@ -467,7 +520,7 @@ class Exchange:
             self.counts.note(node, why.reason)
         return True
 
-    def _answer(self, node: str, entry: Answer | Revoke) -> None:
+    def _answer(self, node: str, entry: Answer | Revoke | Permit | Missed) -> None:
         try:
             self._streams.send(node, self._envelope(ANSWER_PRIORITY), msgspec.msgpack.encode(entry))
         except NoRoom:

@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 from msgnode.bus.receipts import is_awaited
 from msgnode.bus.router import Router
 from msgnode.links.exchange.counts import ExchangeCounts
-from msgnode.links.exchange.envelopes import MessageIds, envelope_of, identity_of
+from msgnode.links.exchange.envelopes import MessageIds, envelope_of, identity_of, reason_of
 from msgnode.links.exchange.node_parts import ExchangeOptions
 from msgnode.links.overlay.network import Network
 from msgnode.links.stream.streams import (
@@ -26,6 +26,7 @@ from msgnode.links.stream.streams import (
     Outcome,
     Streams,
 )
+from msgnode.links.wire.node_name import domain_of
 from msgnode.policy.enforcement.points import OUT
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, recall
@@ -202,8 +203,8 @@ class Gathering:
         id = gathered.id or self._ids.take(len(payloads))
         envelope = envelope_of(gathered.first, id, self._options)
         envelope.kind, envelope.compress, envelope.identity = SEVERAL, False, gathered.identity
-        if gathered.id is not None:
-            envelope.reason = "copy"
+        if self._own == domain_of(node):
+            envelope.reason = reason_of(gathered.first, gathered.id is not None)
         sid = session.sid
 
         def ended(envelope: Envelope, payload: bytes, outcome: Outcome) -> None:

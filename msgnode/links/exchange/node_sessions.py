@@ -32,6 +32,7 @@ class NodeConnection:
     bearer = ""
     acks_by_request = False
     write_paused = False
+    is_from_home = False  # has the home domain of its address published it, and another member got it?
 
     def __init__(self, far: Peer, carry: Callable[[str, bytes], None]) -> None:
         self.session: Session | None = None

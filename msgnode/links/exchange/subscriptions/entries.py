@@ -79,7 +79,44 @@ class Revoke(Entry, tag="revoke"):
     addresses: list[str]
 
 
-AnyEntry = Ask | Answer | Release | Begin | End | Revoke
+class BeginDomain(Entry, tag="begin-domain"):
+    """
+    As Begin, from one node of a cluster to the one that is its gateway: for one domain.
+    """
+
+    generation: int
+    domain: str
+
+
+class EndDomain(Entry, tag="end-domain"):
+    """
+    As End, for one domain.
+    """
+
+    generation: int
+    domain: str
+
+
+class Permit(Entry, tag="permit"):
+    """
+    The home domain permits these addresses to the subscriber, and that was not answered before.
+    """
+
+    generation: int
+    subscriber: int
+    addresses: list[str]
+
+
+class Missed(Entry, tag="missed"):
+    """
+    All who are subscribed in the domain by this gateway may have missed something.
+    """
+
+    generation: int
+    domain: str
+
+
+AnyEntry = Ask | Answer | Release | Begin | End | Revoke | BeginDomain | EndDomain | Permit | Missed
 _decoder = msgspec.msgpack.Decoder(AnyEntry)
 
 
@@ -88,7 +125,7 @@ def decode(payload: bytes) -> AnyEntry:
     The entry. Raises ValueError if it is none, or has too many addresses.
     """
     entry: AnyEntry = _decoder.decode(payload)  # msgspec.DecodeError is a ValueError
-    if isinstance(entry, Ask | Release | Revoke) and len(entry.addresses) > MAX_ADDRESSES:
+    if isinstance(entry, Ask | Release | Revoke | Permit) and len(entry.addresses) > MAX_ADDRESSES:
         raise ValueError(f"an entry has at most {MAX_ADDRESSES} addresses, not {len(entry.addresses)}")
     return entry
 

@@ -3,15 +3,15 @@ Entries that were sent to other domains and not answered yet, and the clients' r
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
-from msgnode.links.wire.node_name import domain_of
+from msgnode.links.exchange.subscriptions.entries import Answer
+from msgnode.links.exchange.subscriptions.upstream_table import Subscriber
 from msgnode.protocol.errors import Rejected
-from msgnode.sessions.session import Session
 
 ANSWER_SECONDS = 5.0  # until a client is answered that the other domain has not answered yet
 
@@ -51,19 +51,21 @@ class Request:
 
 class Asking(Struct):
     """
-    An entry that was sent and not answered: its node, when it was sent, its session and addresses, and what
-    waits for the answer.
+    An entry that was sent and not answered: its node and the domain that it is for, when it was sent, its
+    session and addresses, and what waits for the answer: a client's request, or `report` for a member.
     """
 
     node: str
+    domain: str
     since: float
-    session: Session
+    session: Subscriber
     addresses: list[str]
     request: Request | None
+    report: Callable[[Answer], None] | None = None
 
     @property
     def is_awaited(self) -> bool:
-        return self.request is not None and not self.request.answered.called
+        return self.report is not None or (self.request is not None and not self.request.answered.called)
 
 
 class PendingAnswers:
@@ -84,7 +86,7 @@ class PendingAnswers:
 
     def add(self, generation: int, asking: Asking) -> None:
         self._asking[generation] = asking
-        self._addresses[domain_of(asking.node)] += len(asking.addresses)
+        self._addresses[asking.domain] += len(asking.addresses)
 
     def get(self, generation: int) -> Asking | None:
         return self._asking.get(generation)
@@ -92,7 +94,7 @@ class PendingAnswers:
     def pop(self, generation: int) -> Asking | None:
         asking = self._asking.pop(generation, None)
         if asking is not None:
-            domain = domain_of(asking.node)
+            domain = asking.domain
             self._addresses[domain] -= len(asking.addresses)
             if not self._addresses[domain]:
                 del self._addresses[domain]
@@ -105,7 +107,7 @@ class PendingAnswers:
         self._drop(
             each
             for each, asking in self._asking.items()
-            if each < generation and domain_of(asking.node) == domain and not asking.is_awaited
+            if each < generation and asking.domain == domain and not asking.is_awaited
         )
 
     def drop_older(self, since: float) -> None:

@@ -20,16 +20,22 @@ from msgnode.links.exchange.subscriptions.entries import (
     AnyEntry,
     Ask,
     Begin,
+    BeginDomain,
     End,
+    EndDomain,
+    Missed,
+    Permit,
     Release,
     Revoke,
     in_parts,
 )
+from msgnode.links.exchange.subscriptions.member_subscriber import MemberSubscriber
 from msgnode.links.exchange.subscriptions.pending import Asking, PendingAnswers, Request
 from msgnode.links.exchange.subscriptions.snapshot_pace import SnapshotPace
-from msgnode.links.exchange.subscriptions.upstream_table import UpstreamTable
+from msgnode.links.exchange.subscriptions.upstream_table import Subscriber, UpstreamTable
 from msgnode.links.stream.streams import NoRoom
 from msgnode.links.wire.node_name import domain_of
+from msgnode.policy.decision.addresses import split
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.routing import ALLOCATED, SUBSCRIBED
@@ -42,14 +48,20 @@ RETRY_SECONDS = 5.0  # after a subscription was not delivered, everything is ask
 ASKED = 100  # subscriptions that are asked for again in one slice
 RENEWALS = 2  # in the time of a lease
 MIN_LEASE_SECONDS = 30.0  # of another domain; one that grants less is not asked more often
+MAX_HOMELESS = 10_000  # hosts that no node reaches, which clients have subscribed to
 SESSION_SHARE = 4  # one session may have a quarter of the subscriptions in a domain
 
 Send = Callable[[str, AnyEntry, dict[str, str], Callable[[], None]], None]
+Tell = Callable[[str, Answer | Revoke | Permit | Missed], None]
 
 
 class Upstream:
     """
-    The asker for what clients here are subscribed to in other domains. `send` raises NoRoom.
+    The asker for what clients here are subscribed to in other domains, and clients of other members by this
+    node. `send` raises NoRoom; `tell` answers a member, and never raises.
+
+    A member without links to a domain asks at the one that has them. `is_member`: other members may reach
+    what no node reaches now.
     """
 
     def __init__(
@@ -59,6 +71,7 @@ class Upstream:
         gateways: Gateways,
         ids: MessageIds,
         send: Send,
+        tell: Tell,
         clock: IReactorTime,
         options: ExchangeOptions,
         counts: ExchangeCounts,
@@ -68,6 +81,9 @@ class Upstream:
         self._gateways = gateways
         self._ids = ids
         self._send = send
+        self._tell = tell
+        self.is_member = False
+        self._homeless: dict[str, bool] = {}  # hosts; were all subscriptions there before this start?
         self._clock = clock
         self._options = options
         self._counts = counts
@@ -78,7 +94,7 @@ class Upstream:
         self._gaps: set[str] = set()  # domains where something may have been missed
         self._leases: dict[str, float] = {}  # by domain, where it grants less than this node would
         self._renewed_at: dict[str, float] = {}  # by domain
-        self._released: dict[tuple[str, int], list[tuple[str, Session]]] = {}
+        self._released: dict[tuple[str, str, int], list[tuple[str, Subscriber]]] = {}  # domain, node, sid
         self._flush: IDelayedCall | None = None
         self._retries: dict[str, IDelayedCall] = {}  # by domain
         self._renewal: IDelayedCall | None = None
@@ -99,8 +115,12 @@ class Upstream:
         """
         for session in [session for session in self._node.sessions if not session.is_node]:
             for address, kinds in list(session.bindings.items()):
-                if kinds & SUBSCRIBED and self._homes.decides(address, session):
+                if not kinds & SUBSCRIBED:
+                    continue
+                if self._homes.decides(address, session):
                     self._add(address, session, True)
+                else:
+                    self._note_homeless(address, True)
         self._renew()
         self._watch()
 
@@ -119,6 +139,8 @@ class Upstream:
         for address in dict.fromkeys(addresses):
             if self._homes.decides(address, session):
                 by_domain.setdefault(self._homes.home(address), []).append(address)
+            else:
+                self._note_homeless(address, False)
         if not by_domain:
             return None
         request = Request(self._clock)
@@ -136,7 +158,71 @@ class Upstream:
             self._ask(domain, some, session, message.from_, request)
         return request.answered
 
-    def _check_room(self, domain: str, wanted: list[str], session: Session) -> Rejected | None:
+    def adopt(self, session: Session, is_permitted: bool = True) -> Iterator[None]:
+        """
+        Asks for what a session is subscribed to that has come from another member, or whose domain was
+        reached by none before; in slices. `is_permitted`: it was permitted before.
+        """
+        by_domain: dict[str, list[str]] = {}
+        for done, (address, kinds) in enumerate(list(session.bindings.items()), 1):
+            if kinds & SUBSCRIBED and session.sid not in self._table.sids(address):
+                if self._homes.decides(address, session):
+                    self._add(address, session, is_permitted)
+                    by_domain.setdefault(self._homes.home(address), []).append(address)
+                else:
+                    self._note_homeless(address, is_permitted)
+            if done % ADDRESSES == 0:
+                yield
+        for domain, found in by_domain.items():
+            for some in in_parts(found):
+                self._ask(domain, some, session, session.runtime, None)
+
+    def _note_homeless(self, address: str, is_restored: bool) -> None:
+        """
+        Notes that no node reaches the domain of an address: it is asked for when a member does.
+        """
+        if self.is_member and len(self._homeless) < MAX_HOMELESS and not self._homes.home(address):
+            host = split(address)[1]
+            self._homeless[host] = is_restored and self._homeless.get(host, True)
+
+    def _adopt_homeless(self, is_permitted: bool) -> Iterator[None]:
+        for session in [session for session in self._node.sessions if not session.is_node]:
+            if not session.ended:
+                yield from self.adopt(session, is_permitted)
+            yield
+
+    def ask_for(
+        self,
+        subscriber: MemberSubscriber,
+        domain: str,
+        addresses: list[str],
+        from_: str,
+        report: Callable[[Answer], None],
+        is_known: bool,
+    ) -> None:
+        """
+        Asks for a client of another member; `report` gets the answer, if there is one. `is_known`: it has
+        the identity with which it was asked for before, so what it has is not asked for again.
+        """
+        table, number, sid = self._table, len(addresses), subscriber.sid
+        refusal = self._check_room(domain, addresses, subscriber)
+        if refusal is not None:
+            report(Answer(0, [refusal.code] * number, str(refusal), refusal.reason))
+            return
+        if is_known and all(table.sids(address).get(sid) for address in addresses):
+            lease = self._leases.get(domain, self._options.lease_seconds)
+            report(Answer(0, [200] * number, "", "", lease))
+            return
+        for address in addresses:
+            has_moved = any(
+                is_permitted and subscriber.is_same_client(table.session(other))
+                for other, is_permitted in table.sids(address).items()
+                if other < 0
+            )
+            self._add(address, subscriber, has_moved)
+        self._ask(domain, addresses, subscriber, from_, None, report)
+
+    def _check_room(self, domain: str, wanted: list[str], session: Subscriber) -> Rejected | None:
         """
         Why the session cannot have these subscriptions, too; None if it can.
         """
@@ -152,11 +238,17 @@ class Upstream:
         text = f"the clients of this node may have {most} subscriptions in {domain}, one of them a quarter"
         return Rejected(text, 429, "limit")
 
-    def _add(self, address: str, session: Session, is_permitted: bool) -> None:
+    def _add(self, address: str, session: Subscriber, is_permitted: bool) -> None:
         self._table.add(address, self._homes.home(address), session, is_permitted)
 
     def _ask(
-        self, domain: str, addresses: list[str], session: Session, from_: str, request: Request | None
+        self,
+        domain: str,
+        addresses: list[str],
+        session: Subscriber,
+        from_: str,
+        request: Request | None,
+        report: Callable[[Answer], None] | None = None,
     ) -> None:
         node = self._gateway(domain)
         if not node:
@@ -167,16 +259,22 @@ class Upstream:
         self._asked_at.setdefault(domain, node)
         generation = self._ids.next()[1]
         entry = Ask(generation, session.sid, from_, addresses)
-        self.pending.add(generation, Asking(node, self._clock.seconds(), session, addresses, request))
+        now = self._clock.seconds()
+        self.pending.add(generation, Asking(node, domain, now, session, addresses, request, report))
         try:
-            self._send(node, entry, identity_of(session, self._homes.own), lambda: self._lost(generation))
+            self._send(node, entry, self._identity(session), lambda: self._lost(generation))
         except NoRoom as why:
             self.pending.pop(generation)
             self._retry(domain)
             if request is not None:
                 request.answer(why)
 
-    def unbound(self, address: str, session: Session) -> None:
+    def _identity(self, session: Subscriber) -> dict[str, str]:
+        if isinstance(session, MemberSubscriber):
+            return session.asserted
+        return identity_of(session, self._homes.own)
+
+    def unbound(self, address: str, session: Subscriber) -> None:
         """
         The session is no longer bound to the address: the other domain learns it after this turn.
         """
@@ -184,14 +282,15 @@ class Upstream:
             return
         for sid in (session.sid, *session.former):
             if self._table.remove(address, sid):
-                node = self._gateway(self._homes.home(address))
-                self._released.setdefault((node, sid), []).append((address, session))
+                domain = self._homes.home(address)
+                node = self._gateway(domain)
+                self._released.setdefault((domain, node, sid), []).append((address, session))
         if self._released and (self._flush is None or not self._flush.active()):
             self._flush = self._clock.callLater(0, self._release)
 
     def _release(self) -> None:
         released, self._released = self._released, {}
-        for (node, sid), left in released.items():
+        for (domain, node, sid), left in released.items():
             gone = []
             for address, session in left:
                 heir = session.successor
@@ -204,7 +303,7 @@ class Upstream:
                 try:
                     self._send(node, Release(self._ids.next()[1], sid, some), {}, lambda: None)
                 except NoRoom:
-                    self._retry(domain_of(node))
+                    self._retry(domain)
 
     # -- what other domains say ----------------------------------------------------------
 
@@ -217,16 +316,50 @@ class Upstream:
             self._counts.note(source, "old-answer")
             return
         self.pending.pop(entry.generation)
-        self._note_lease(domain_of(source), entry.lease_seconds)
-        session, refused = asking.session, 0
+        self._note_lease(asking.domain, entry.lease_seconds)
+        session, refused, late = asking.session, 0, []
         for address, code in zip(asking.addresses, entry.codes, strict=True):
             if code == 200:
-                self._table.permit(address, session.sid)
+                if self._table.permit(address, session.sid):
+                    late.append(address)
                 continue
             refused = refused or code or 502
             self._refuse(address, session, is_known=asking.is_awaited)
+        if asking.report is not None:
+            asking.report(entry)
+        elif late and isinstance(session, MemberSubscriber):
+            self._tell(session.node, Permit(self._ids.next()[1], session.number, late))
         if asking.request is not None:
             asking.request.answer(refusal(refused, entry.text, entry.reason) if refused else None)
+
+    def permit(self, source: str, entry: Permit) -> None:
+        """
+        Notes what the gateway says later than it was asked.
+        """
+        for address in entry.addresses:
+            if self._speaks_for(source, self._homes.home(address)):
+                self._table.permit(address, entry.subscriber)
+
+    def missed(self, source: str, entry: Missed) -> None:
+        """
+        Notes that something published in the domain may not have come to the gateway.
+        """
+        if self._speaks_for(source, entry.domain) and entry.domain != domain_of(source):
+            self._gaps.add(entry.domain)
+            self._node.slices.work(self._note_all_gaps(entry.domain))
+
+    def _note_all_gaps(self, domain: str) -> Iterator[None]:
+        by_session = yield from self._by_session(domain)
+        self._note_gaps(domain, by_session)
+
+    def _is_asked_by_member(self, domain: str) -> bool:
+        return domain_of(self._asked_at.get(domain, "")) == self._homes.own
+
+    def _speaks_for(self, source: str, domain: str) -> bool:
+        """
+        Is it a node of that domain, or the member by which this node asks there?
+        """
+        return domain_of(source) == domain or self._asked_at.get(domain) == source
 
     def _note_lease(self, domain: str, seconds: float) -> None:
         """
@@ -242,16 +375,22 @@ class Upstream:
         if session is None:
             return
         for address in entry.addresses:
-            if self._homes.home(address) == domain_of(source):
+            if self._speaks_for(source, self._homes.home(address)):
                 self._counts.note(source, "revoked")
                 self._refuse(address, session)
 
-    def _refuse(self, address: str, session: Session, is_known: bool = False) -> None:
+    def _refuse(self, address: str, session: Subscriber, is_known: bool = False) -> None:
         """
         Ends a subscription. `is_known`: the client is answered; else it learns at its next `re-open` that it
         may have missed something.
         """
-        if self._table.remove(address, session.sid):
+        if not self._table.remove(address, session.sid):
+            return
+        if isinstance(session, MemberSubscriber):
+            if not is_known:
+                session.generations.pop(address, None)
+                self._tell(session.node, Revoke(self._ids.next()[1], session.number, [address]))
+        else:
             self._node.routes.unbind(address, session, ~ALLOCATED)
             if not is_known:
                 session.mailbox.note_gap()
@@ -260,14 +399,15 @@ class Upstream:
         """
         Those of the sessions that the home domain has permitted to hear the address.
 
-        If only one ever asked, what is published counts although the answer is still under way.
+        If only one ever asked, what is published counts although the answer is still under way; but not if
+        another member asks, which may have others.
         """
         sids = self._table.sids(address)
         if not sids:
             return ()
         if all(sids.values()) and len(sids) == len(found):
-            return found
-        is_only = len(sids) == 1
+            return found  # none of them is at another member
+        is_only = len(sids) == 1 and not self._is_asked_by_member(self._homes.home(address))
         return tuple(
             session
             for session in found
@@ -275,6 +415,13 @@ class Upstream:
                 sids.get(sid, False) or (is_only and sid in sids) for sid in (session.sid, *session.former)
             )
         )
+
+    def members(self, address: str) -> set[str]:
+        """
+        The members with clients that are subscribed to the address by this node.
+        """
+        found = map(self._table.session, self._table.sids(address))
+        return {each.node for each in found if isinstance(each, MemberSubscriber)}
 
     # -- again -----------------------------------------------------------------------
 
@@ -284,7 +431,7 @@ class Upstream:
         """
         asking = self.pending.pop(generation)
         if asking is not None:
-            self._retry(domain_of(asking.node))
+            self._retry(asking.domain)
 
     def _retry(self, domain: str, seconds: float = RETRY_SECONDS) -> None:
         if domain not in self._retries:
@@ -322,7 +469,12 @@ class Upstream:
         for domain, before in list(self._asked_at.items()):
             node = self._gateway(domain)
             if node != before and self._gateways.has_route(node):
+                if domain_of(before) == self._homes.own:
+                    self._gaps.add(domain)  # what came to the other member did not come here
                 self._snapshot(domain)
+        if any(self._homes.domain_of_host(host) for host in self._homeless):
+            is_restored, self._homeless = all(self._homeless.values()), {}
+            self._node.slices.work(self._adopt_homeless(is_restored))
         for kept in (self._leases, self._renewed_at):
             for domain in kept.keys() - self._asked_at.keys():
                 del kept[domain]
@@ -337,8 +489,12 @@ class Upstream:
         The other node began a new epoch: it gets all subscriptions again, and what was published meanwhile is
         lost.
         """
-        self._gaps.add(domain_of(source))
-        self._snapshot(domain_of(source))
+        domains = {domain_of(source)}
+        if domains == {self._homes.own}:
+            domains = {domain for domain, node in self._asked_at.items() if node == source}
+        for domain in domains:
+            self._gaps.add(domain)
+            self._snapshot(domain)
 
     def _snapshot(self, domain: str) -> None:
         """
@@ -367,7 +523,9 @@ class Upstream:
         try:
             by_session = yield from self._by_session(domain)
             self._note_gaps(domain, by_session)
-            self._send(node, Begin(begun), {}, lambda: None)
+            is_member = domain_of(node) == self._homes.own
+            begin = BeginDomain(begun, domain) if is_member else Begin(begun)
+            self._send(node, begin, {}, lambda: None)
             asked = 0
             for sid, addresses in by_session.items():
                 for some in in_parts(addresses):
@@ -379,7 +537,8 @@ class Upstream:
                     if asked >= ASKED:
                         asked = 0
                         yield
-            self._send(node, End(begun), {}, lambda: None)
+            end = EndDomain(begun, domain) if is_member else End(begun)
+            self._send(node, end, {}, lambda: None)
         except NoRoom:
             self._retry(domain)
         finally:
@@ -388,8 +547,14 @@ class Upstream:
     def _note_gaps(self, domain: str, sids: Iterable[int]) -> None:
         if domain in self._gaps:
             self._gaps.discard(domain)
-            for session in filter(None, map(self._table.session, sids)):
-                session.mailbox.note_gap()
+            members = set()
+            for session in map(self._table.session, sids):
+                if isinstance(session, MemberSubscriber):
+                    members.add(session.node)
+                elif session is not None:
+                    session.mailbox.note_gap()
+            for node in members:
+                self._tell(node, Missed(self._ids.next()[1], domain))
 
     def _by_session(self, domain: str) -> Generator[None, None, dict[int, list[str]]]:
         found: dict[int, list[str]] = {}

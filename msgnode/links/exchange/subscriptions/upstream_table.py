@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
+from msgnode.links.exchange.subscriptions.member_subscriber import MemberSubscriber
 from msgnode.sessions.session import Session
+
+Subscriber = Session | MemberSubscriber
 
 K = TypeVar("K", bound=Hashable)
 
@@ -21,7 +24,7 @@ class UpstreamTable:
     def __init__(self) -> None:
         self._permitted: dict[str, dict[int, bool]] = {}
         self._domains: dict[str, str] = {}  # by address
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, Subscriber] = {}
         self._uses: Counter[int] = Counter()  # addresses by sid
         self._of_domain: Counter[str] = Counter()
         self._shares: Counter[tuple[str, int]] = Counter()  # by domain and sid
@@ -44,7 +47,7 @@ class UpstreamTable:
     def addresses(self) -> list[str]:
         return list(self._permitted)
 
-    def session(self, sid: int) -> Session | None:
+    def session(self, sid: int) -> Subscriber | None:
         return self._sessions.get(sid)
 
     def sids(self, address: str) -> Mapping[int, bool]:
@@ -53,7 +56,7 @@ class UpstreamTable:
         """
         return self._permitted.get(address, {})
 
-    def add(self, address: str, domain: str, session: Session, is_permitted: bool) -> None:
+    def add(self, address: str, domain: str, session: Subscriber, is_permitted: bool) -> None:
         """
         Adds a subscription; one that is there stays as it is.
         """
@@ -66,10 +69,15 @@ class UpstreamTable:
             self._shares[domain, session.sid] += 1
             self._sessions[session.sid] = session
 
-    def permit(self, address: str, sid: int) -> None:
+    def permit(self, address: str, sid: int) -> bool:
+        """
+        Permits a subscription. True if it was not before.
+        """
         sids = self._permitted.get(address, {})
-        if sid in sids:
+        is_new = sids.get(sid) is False
+        if is_new:
             sids[sid] = True
+        return is_new
 
     def remove(self, address: str, sid: int) -> bool:
         """
