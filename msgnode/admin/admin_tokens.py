@@ -120,7 +120,7 @@ class AdminTokens(Service):
         if token:
             operator = self.operator(token, is_local(peer))
             if operator is not None:
-                self._note_host(operator, peer_host(peer_name(peer)) or "unix")
+                self.note_peer(operator, peer)
                 return with_role(operator, *wanted)
             wait = self.failures.note(peer_host(peer_name(peer)) or "unix")
             if wait:
@@ -129,7 +129,11 @@ class AdminTokens(Service):
         request.setHeader(b"WWW-Authenticate", b"Bearer")
         raise Rejected(HOW, 401, "token")
 
-    def _note_host(self, operator: Operator, host: str) -> None:
+    def note_peer(self, operator: Operator, peer: object) -> None:
+        """
+        Notes from where a valid token, or the cookie of one, comes.
+        """
+        host = peer_host(peer_name(peer)) or "unix"
         known = self._hosts.get(operator.name)
         if known is None:
             if len(self._hosts) >= MAX_NAMES:

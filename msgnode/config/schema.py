@@ -54,11 +54,13 @@ class ConfigError(Exception):
 
 class AdminOptions(Section):
     """
-    The admin listener, the host names that requests to it may use, whether traces may show bodies, the
-    directory of backups ("": `backups` in the state directory), and how many of them are kept.
+    The admin listener, whether other machines may reach it without TLS, the host names that requests to it
+    may use, whether traces may show bodies, the directory of backups ("": `backups` in the state directory),
+    and how many of them are kept.
     """
 
     listen: str | None = None
+    insecure: bool = False
     hosts: list[str] = []
     trace_bodies: bool = False
     open_metrics: bool = False

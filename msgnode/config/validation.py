@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from msgnode.config.address_range import MAX_ADDRESSES, expand
+from msgnode.config.admin_checks import admin_mistakes
 from msgnode.config.cluster import cluster_mistakes
 from msgnode.config.federation_checks import federation_mistakes
 from msgnode.config.schema import IDP, Config, IdentityOptions, IntrospectionOptions, PoolAddresses
@@ -156,6 +157,7 @@ def _cluster(config: Config) -> Mistakes:
 # The checks, in this order. Only the first error is reported.
 CHECKS = (
     *(_names, _sizes, _strangers, _policy, _directories, _registries, _web, _pools, _trust, _listeners),
+    admin_mistakes,
     federation_mistakes,
     _cluster,
 )

@@ -125,9 +125,11 @@ class ListenTests(ConfigTests):
         """
         Endpoint strings replace the default of their kind, as many as there are.
         """
-        found = self.where(web=["tcp:1", "ssl:2"], lines=["unix:/x"], admin={"listen": "tcp:3"})
+        found = self.where(web=["tcp:1", "ssl:2"], lines=["unix:/x"], admin={"listen": "unix:/y"})
 
-        self.assertEqual([("web", "tcp:1"), ("web", "ssl:2"), ("line", "unix:/x"), ("admin", "tcp:3")], found)
+        self.assertEqual(
+            [("web", "tcp:1"), ("web", "ssl:2"), ("line", "unix:/x"), ("admin", "unix:/y")], found
+        )
 
     def test_none_or_no_string_at_all_is_no_listener(self) -> None:
         """
@@ -151,9 +153,32 @@ class ListenTests(ConfigTests):
         """
         The admin listener may be a table too.
         """
-        found = self.where(listen=[{"kind": "admin", "endpoint": "tcp:5"}], web=[], lines=[])
+        table = {"kind": "admin", "endpoint": "tcp:5", "cert": "c.pem", "key": "k.pem"}
+        found = self.where(listen=[table], web=[], lines=[])
 
         self.assertEqual([("admin", "tcp:5")], found)
+
+    def test_an_admin_listener_that_others_reach_needs_tls(self) -> None:
+        """
+        Unless `admin.insecure` is true; clients' listeners do not.
+        """
+        for where in ("tcp:9092", "tcp6:9092", "tcp:9092:interface=192.0.2.1", r"tcp6:9092:interface=\:\:"):
+            text = self.wrong({"admin": {"listen": where}})
+            self.assertIn("admin.listen: found", text)
+            self.assertIn("without TLS", text)
+            self.assertIn("without TLS", self.wrong({"listen": [{"kind": "admin", "endpoint": where}]}))
+            check({"admin": {"listen": where, "insecure": True}}, "x")
+        for where in (
+            "",
+            "none",
+            "unix:/run/admin.sock",
+            "ssl:9092:privateKey=k.pem",
+            "systemd:domain=INET:index=0",
+            "tcp:0:interface=127.0.0.2",
+            "tcp:0:interface=localhost",
+            r"tcp6:0:interface=\:\:1",
+        ):
+            check({"admin": {"listen": where}}, "x")
 
     def test_from_file(self) -> None:
         """
@@ -406,7 +431,7 @@ class MistakeTests(ConfigTests):
                 "'unix:/run/web'",
             ),
             (
-                {"kind": "admin", "endpoint": "tcp:1", "reuse_port": True},
+                {"kind": "admin", "endpoint": "tcp:1", "reuse_port": True, "cert": "c.pem"},
                 "listen[0].reuse_port: expected false: an operator asks one node, not any of several",
             ),
         ):

@@ -118,9 +118,10 @@ class AdoptTests(SynchronousTestCase):
         """
         config = Config()
 
-        changed, waiting = apply_changes(config, check({"admin": {"listen": "tcp:1", "hosts": ["mn"]}}, "x"))
+        table = {"listen": "tcp:1", "insecure": True, "hosts": ["mn"]}
+        changed, waiting = apply_changes(config, check({"admin": table}, "x"))
 
-        self.assertEqual((["admin.hosts"], ["admin.listen"]), (changed, waiting))
+        self.assertEqual((["admin.insecure", "admin.hosts"], ["admin.listen"]), (changed, waiting))
         self.assertEqual((None, ["mn"]), (config.admin.listen, config.admin.hosts))
 
 

@@ -37,6 +37,8 @@ class Tokens(Protocol):
 
     def admit(self, request: Request, *wanted: str) -> Operator: ...
 
+    def note_peer(self, operator: Operator, peer: object) -> None: ...
+
 
 class Login:
     """
@@ -108,6 +110,7 @@ class Logins:
                 continue
             operator = self._tokens.operator(login.token, is_local(request.getClientAddress()))
             if operator is not None and login.until > self._seconds():
+                self._tokens.note_peer(operator, request.getClientAddress())
                 return login, operator
             del self._logins[key]
         return None

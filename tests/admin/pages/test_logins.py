@@ -5,6 +5,7 @@ Logins of browsers at the dashboard, and who may act by a cookie.
 from typing import Any
 from urllib.parse import urlencode
 
+from twisted.internet.address import IPv4Address
 from twisted.web.test.requesthelper import DummyRequest
 
 from msgnode.admin.pages.logins import Logins
@@ -107,6 +108,22 @@ class LoginTests(DashboardCase):
         self.act("tokens/viewer", "DELETE")
 
         self.assertEqual(303, self.fetch("GET", "/", **browser).status)
+
+    def test_a_cookie_that_comes_from_another_peer_is_in_the_audit_log(self) -> None:
+        """
+        As its token would be.
+        """
+        browser = self.log_in(self.named("viewer"))
+        self.page("/", browser)
+        moved = IPv4Address("TCP", "203.0.113.9", 4000)
+
+        self.assertEqual(200, self.fetch("GET", "/", peer=moved, **browser).status)
+
+        found = [line for line in self.net.operations.audit.recent if line["action"] == "token use"]
+        self.assertEqual(
+            [("viewer", "203.0.113.9", "127.0.0.1")],
+            [(line["who"], line["peer"], line["before"]) for line in found],
+        )
 
     def test_a_bearer_token_opens_pages(self) -> None:
         """
