@@ -3,12 +3,13 @@ The OpenAPI description of the admin API, made from the types of its endpoints.
 """
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from msgnode import __version__
-from msgnode.admin.api.endpoint import Endpoint
+from msgnode.admin.api.endpoint import Call, Endpoint
 
 
 class Error(msgspec.Struct):
@@ -37,11 +38,26 @@ ERRORS = {
 }
 
 
-def describe(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
+def description(endpoints: Iterable[Endpoint]) -> bytes:
+    """
+    The description of these endpoints as JSON, made once in a process for endpoints of the same shape.
+    """
+    return _encoded(tuple(each._replace(act=_never_asked, also=_never_asked) for each in endpoints))
+
+
+@cache
+def _encoded(endpoints: tuple[Endpoint, ...]) -> bytes:
+    return msgspec.json.encode(_describe(endpoints))
+
+
+def _never_asked(call: Call) -> None:
+    raise NotImplementedError
+
+
+def _describe(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
     """
     The description of these endpoints, in OpenAPI 3.1.
     """
-    endpoints = list(endpoints)
     kinds: list[Any] = [Error]
     for each in endpoints:
         kinds += [each.answer, *([each.body] if each.body is not None else [])]

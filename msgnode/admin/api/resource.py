@@ -17,7 +17,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.api.endpoint import Call, Endpoint, parameters, read_body, read_query
-from msgnode.admin.api.openapi import describe
+from msgnode.admin.api.openapi import description
 from msgnode.admin.api.reach import Reach
 from msgnode.admin.survey import in_slices
 from msgnode.cluster.operator_requests import Operator
@@ -43,7 +43,7 @@ class AdminAPI(Resource):
         self._node = node
         self._tokens = tokens
         self.endpoints = list(endpoints)
-        self._description = msgspec.json.encode(describe(self.endpoints))
+        self._description = description(self.endpoints)
         self.reach = Reach(node.operator_requests, self.endpoints)
 
     def getChild(self, path: bytes, request: Request) -> Resource:

@@ -6,6 +6,7 @@ import gzip
 import json
 import time
 from collections.abc import Sequence
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -156,9 +157,7 @@ class Renderer:
     """
 
     def __init__(self) -> None:
-        self.assets = {name: (HERE / "assets" / name).read_bytes() for name in ASSETS}
-        self.zipped = {name: gzip.compress(data, 9, mtime=0) for name, data in self.assets.items()}
-        self.version = sha256(b"".join(self.assets.values())).hexdigest()[:12]
+        self.assets, self.zipped, self.version = _assets()
         self._templates = Environment(
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
@@ -192,6 +191,16 @@ class Renderer:
 
     def render(self, template: str, **context: Any) -> bytes:
         return self._templates.get_template(template).render(**context).encode("utf-8", "replace")
+
+
+@cache
+def _assets() -> tuple[dict[str, bytes], dict[str, bytes], str]:
+    """
+    The assets by name, the same compressed, and a word that changes with them.
+    """
+    assets = {name: (HERE / "assets" / name).read_bytes() for name in ASSETS}
+    zipped = {name: gzip.compress(data, 9, mtime=0) for name, data in assets.items()}
+    return assets, zipped, sha256(b"".join(assets.values())).hexdigest()[:12]
 
 
 def link(path: str, **query: Any) -> str:
