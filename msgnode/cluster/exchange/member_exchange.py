@@ -129,12 +129,15 @@ class MemberExchange:
 
     def send_elsewhere(self, message: Message) -> None:
         """
-        Sends a receipt or an answer of this node to the member where the session is now that asked here.
-        Never raises.
+        Sends a receipt or an answer of this node to the member where the session is now that asked; an answer
+        also to another domain. Never raises.
         """
         to = message.to
         assert isinstance(to, str)
         if not self._lookup.is_own(to):
+            home = self._exchange.homes.home(to) if message.type == "response" else ""
+            gateway = self._exchange.gateways.choose(home) if home else ""
+            self._follow((gateway,) if gateway else (), message)
             return
         nodes = self.holders(to, False)
         asked = None if nodes else self.ask(to)

@@ -17,7 +17,7 @@ from msgnode.sessions.inbox import Inbox
 from msgnode.sessions.mailbox import sent_id
 from msgnode.sessions.persistence import SessionMove, SessionStore
 from msgnode.sessions.principal import read_proof
-from msgnode.sessions.queue import FOREVER, QueuedMessage
+from msgnode.sessions.queue import ANY_NODE, FOREVER, QueuedMessage
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import Sessions
 from msgnode.structures.time_slices import ADDRESSES
@@ -30,7 +30,8 @@ class Message(msgspec.Struct, array_like=True):
     An undelivered message. `number` is 0 unless it was sent; `ttl` in seconds, -1 without a limit. `copy` is
     the id that all copies of a message have, if others may have come to the new holder by themselves. A
     `late` one came after the session was released. `is_awaited`: a copy will come to the new holder by
-    itself, for its sender's node knew of that.
+    itself, for its sender's node knew of that. `is_asked`: its sender gets an answer if it is never
+    delivered.
     """
 
     number: int
@@ -40,6 +41,7 @@ class Message(msgspec.Struct, array_like=True):
     copy: CopyId | None = None
     late: bool = False
     is_awaited: bool = False
+    is_asked: bool = False
 
 
 class Numbers(msgspec.Struct):
@@ -172,7 +174,7 @@ def export_messages(
 
 def _export(kept: QueuedMessage, number: int, sessions: Sessions) -> Message:
     ttl = -1.0 if kept.until == FOREVER else max(0.0, kept.until - sessions.now())
-    return Message(number, kept.priority, ttl, sessions.journal.data(kept))
+    return Message(number, kept.priority, ttl, sessions.journal.data(kept), is_asked=kept.asker != 0)
 
 
 def read_state(data: bytes) -> State:
@@ -295,12 +297,14 @@ def import_late(message: Message, session: Session, sessions: Sessions) -> Queue
     Queue a message that the other node got after it had released the session.
     """
     until = _until(message, sessions)
-    return session.mailbox.adopt_late(message.data, until, message.priority, message.copy)
+    asker = ANY_NODE if message.is_asked else 0
+    return session.mailbox.adopt_late(message.data, until, message.priority, message.copy, asker)
 
 
 def _import(message: Message, session: Session, sessions: Sessions) -> None:
     until = _until(message, sessions)
-    session.mailbox.adopt(message.data, until, message.priority, message.number, message.copy)
+    asker = ANY_NODE if message.is_asked else 0
+    session.mailbox.adopt(message.data, until, message.priority, message.number, message.copy, asker)
 
 
 def _until(message: Message, sessions: Sessions) -> float:
