@@ -86,6 +86,8 @@ class MemberExchange:
         self.publish = sending.publish
         self.received, self.received_several = receiving.received, receiving.received_several
         self.copy_id = sending.copy_id
+        self.outgoing = exchange.outgoing
+        self.outgoing.came_here = lookup.came_here
         self._sending = sending
         self._exchange = exchange
         exchange.members = self
@@ -105,7 +107,7 @@ class MemberExchange:
         self._node.join_cluster(self)
         self._node.router.receipts.send_elsewhere = self.send_elsewhere
         self._exchange.receipts.send_elsewhere = self.send_elsewhere
-        self._exchange.outgoing.send_elsewhere = self.send_elsewhere
+        self.outgoing.send_elsewhere = self.send_elsewhere
 
     def forward(self, message: Message, session: Session, nodes: tuple[str, ...] | None) -> bool:
         to = message.to

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from msgnode.cluster.directory.wire import Address, Counter
+from msgnode.links.exchange.awaited import MAX_MOVED, MovedRequest
 from msgnode.sessions.allocation_keys import Keys
 from msgnode.sessions.inbox import Inbox
 from msgnode.sessions.mailbox import sent_id
@@ -84,6 +85,7 @@ class State(msgspec.Struct):
     keys: list[tuple[str, Address]]
     claims: dict[str, Counter] = {}
     registered: list[Address] = []
+    asked: Annotated[list[MovedRequest], Meta(max_length=MAX_MOVED)] = []
 
 
 class Bindings(Protocol):
@@ -116,10 +118,11 @@ def export_state(
     sessions: Sessions,
     registered: list[str] | None = None,
     bindings: Mapping[str, int] | None = None,
+    asked: list[MovedRequest] | None = None,
 ) -> bytes:
     """
-    The state of the session, with the addresses that it has registered, and its bindings unless others are
-    given. OSError if a message cannot be read back.
+    The state of the session, with the addresses that it has registered, the requests that it `asked`, and its
+    bindings unless others are given. OSError if a message cannot be read back.
     """
     bindings = session.bindings if bindings is None else bindings
     mailbox = session.mailbox
@@ -139,6 +142,7 @@ def export_state(
         ],
         claims=session.move.claims if session.move is not None else {},
         registered=registered or [],
+        asked=asked or [],
     )
     return msgspec.msgpack.encode(state)
 
