@@ -73,7 +73,7 @@ class FairTable(Generic[K, V]):
 
     def of(self, group: Hashable, member: Hashable) -> list[tuple[K, V]]:
         """
-        What belongs to a member, oldest first.
+        The values of a member with their keys, oldest first.
         """
         return [(key, self._values[key][0]) for key in self._queues.get((group, member), ())]
 
