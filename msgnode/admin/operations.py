@@ -24,9 +24,10 @@ from msgnode.admin.actions.session_actions import (
     ban_of_kick,
 )
 from msgnode.admin.actions.token_actions import TokenActions, TokenList, TokenRequest
+from msgnode.admin.actions.trace_actions import TraceActions, TraceList, TraceRequest, TraceRow
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.api.endpoint import EVERY_NODE, HOLDER, Call, Endpoint, NoQuery, Reason
-from msgnode.admin.backup_api import Backups
+from msgnode.admin.backup_api import BackupActions, BackupList, Backups
 from msgnode.admin.health import EventLoopLag
 from msgnode.admin.live.service import Live
 from msgnode.admin.node_facts import NodeFacts
@@ -88,6 +89,8 @@ class Operations:
         self.trail = AuditTrail(self.audit, facts, tokens)
         self.audit.on_entry = self._audited
         self._tokens = TokenActions(self.inspector, audited, tokens.named)
+        self._traces = TraceActions(audited, self.live.traces)
+        self._backup = BackupActions(audited, self.backups)
 
     def services(self) -> list[Service]:
         """
@@ -107,7 +110,7 @@ class Operations:
         """
         The endpoints of the API.
         """
-        return [*self._reads(), *self._actions()]
+        return [*self._reads(), *self._actions(), *self._kept()]
 
     def _reads(self) -> list[Endpoint]:
         inspector = self.inspector
@@ -194,6 +197,22 @@ class Operations:
                 ADMIN,
             ),
         ]
+
+    def _kept(self) -> list[Endpoint]:
+        """
+        The endpoints of what the node keeps for operators: traces and backups.
+        """
+        traces, backup = self._traces, self._backup
+        rows = [
+            ("GET", "traces", VIEWER, "Traces that run or are kept.", traces.list, TraceList, None),
+            ("GET", "traces/{id}", VIEWER, "One trace.", traces.show, TraceRow, None),
+            ("POST", "traces", OPERATOR, "Start a trace.", traces.start, ActionResult, TraceRequest),
+            ("POST", "traces/{id}/stop", OPERATOR, "Stop a trace.", traces.stop, ActionResult, Reason),
+            ("DELETE", "traces/{id}", OPERATOR, "Delete a trace.", traces.delete, ActionResult, Reason),
+            ("GET", "backup", ADMIN, "Backups.", backup.list, BackupList, None),
+            ("POST", "backup", ADMIN, "Begin a backup.", backup.begin, ActionResult, Reason),
+        ]
+        return [Endpoint(*row[:-1], body=row[-1]) for row in rows]
 
     def _actions(self) -> list[Endpoint]:
         def action(

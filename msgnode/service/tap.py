@@ -18,7 +18,6 @@ from msgnode import __version__
 from msgnode.admin.access.figures import Figures
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.api.resource import AdminAPI
-from msgnode.admin.backup_api import BackupResource
 from msgnode.admin.cluster_metrics import ClusterCollector
 from msgnode.admin.health import EventLoopLag, HealthResource, LivenessResource
 from msgnode.admin.link_metrics import LinkCollector
@@ -399,8 +398,7 @@ def _admin_resources(
             "api/v1": api,
             "api/v1/policy": PolicyAdmin(commands, admins, operations.trail.act),
             "api/v1/events": EventsResource(operations.live.streams, admit),
-            "api/v1/traces": TracesResource(operations.live.traces, admit, operations.trail.act),
-            "api/v1/backup": BackupResource(operations.backups, admins.admit, operations.trail.act),
+            "api/v1/traces": TracesResource(operations.live.traces, admit, api),
             "api/v1/links": LinksResource(node, admins, operations.trail.act),
             "api/v1/routes": RoutesResource(node, admins),
         },

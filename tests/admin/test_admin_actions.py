@@ -560,6 +560,7 @@ class AuditTests(AdminCase):
             ("POST", "drain", {"seconds": 0}),
             ("POST", "undrain", {}),
             ("POST", "reload", {}),
+            ("POST", "traces", {"session": A}),
         ]
         for number, (method, path, body) in enumerate(acts):
             reason = f"reason {number}"
