@@ -19,6 +19,7 @@ from msgnode.admin.actions.node_actions import DrainRequest, NodeActions, ProbeR
 from msgnode.admin.actions.session_actions import (
     Kick,
     KickMany,
+    Purge,
     SessionActions,
     Unbind,
     ban_of_kick,
@@ -249,6 +250,7 @@ class Operations:
                 "sessions/{runtime}/purge",
                 "Drop the queued messages of a session.",
                 sessions.purge,
+                Purge,
                 reach=HOLDER,
             ),
             action(

@@ -273,6 +273,25 @@ class SessionTests(AdminCase):
         self.assertEqual(3, found["details"]["messages"])
         self.assertEqual(0, self.get(f"sessions/{url(B)}")["session"]["waiting"])
 
+    def test_a_purge_may_drop_old_messages_only(self) -> None:
+        """
+        Those that wait for longer than a time; the others stay in their order.
+        """
+        self.browser.drop()
+        for number in range(4):
+            message = {"id": number, "type": "update", "from": A, "to": B, "body": {}}
+            self.device.send(dumps(message))
+        for number, kept in enumerate(self.node.sessions.get(B).mailbox.queued_messages()):
+            kept.came = int((self.net.wall() - (3600 if number < 2 else 60)) * 1e9)
+
+        found = self.act(f"sessions/{url(B)}/purge", older_than_s=1800)
+
+        self.assertEqual(2, found["details"]["messages"])
+        self.browser.come_back()
+        self.assertEqual([2, 3], [each["id"] for each in self.browser.take() if each["type"] == "update"])
+        answer = self.request("POST", f"sessions/{url(B)}/purge", {"reason": REASON, "older_than_s": -1})
+        self.assertRefused(answer, 400, "older_than_s")
+
     def test_a_void_token_brings_no_client_back(self) -> None:
         """
         Who comes back with it is given a new session token, as a stranger is.

@@ -21,8 +21,8 @@ from msgnode.cluster.operator_requests import Operator
 from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.protocol.errors import Rejected
 
-FILTERS = ("q", "state", "connector", "user", "peer", "min_waiting_bytes", "idle_over")
-NUMBERS = ("min_waiting_bytes", "idle_over")
+NUMBERS = ("min_waiting_bytes", "idle_over", "min_reconnects", "token_ends_in")
+SESSION_FILTERS = ("q", "state", "connector", "user", "peer", "user_agent", "anonymous", *NUMBERS)
 MAX_DIGITS = 9
 MAX_SHOWN = 20  # targets
 Told = tuple[str, dict[str, Any]]  # a sentence, and what else the result shows
@@ -44,10 +44,18 @@ def _session(verb: str, done: str, **body: Any) -> Callable[[Form], Order]:
     return lambda form: Order(["sessions", form.get("runtime", ""), verb], done, body)
 
 
+def _purge(form: Form) -> Order:
+    older = 60.0 * _number(form, "older") if form.get("older") else 0.0
+    path = ["sessions", form.get("runtime", ""), "purge"]
+    return Order(path, "what waited is dropped", {"older_than_s": older})
+
+
 def _kick_many(form: Form) -> Order:
-    filter = {key: form[key] for key in FILTERS if form.get(key)}
-    numbers = {key: _number(filter, key) for key in NUMBERS if key in filter}
-    return Order(["sessions", "kick"], "their connections are closed", {"filter": {**filter, **numbers}})
+    filter: dict[str, Any] = {key: form[key] for key in SESSION_FILTERS if form.get(key)}
+    filter |= {key: _number(form, key) for key in NUMBERS if key in filter}
+    if "anonymous" in filter:
+        filter["anonymous"] = filter["anonymous"] == "true"
+    return Order(["sessions", "kick"], "their connections are closed", {"filter": filter})
 
 
 def _ban(form: Form) -> Order:
@@ -86,7 +94,7 @@ def _trace(form: Form) -> Order:
 ORDERS: dict[str, Callable[[Form], Order]] = {
     "kick": _session("kick", "its connection is closed"),
     "end": _session("kick", "the session has ended", end=True),
-    "purge": _session("purge", "what waited is dropped"),
+    "purge": _purge,
     "expire-token": _session("expire-token", "its token is void"),
     "kick-many": _kick_many,
     "ban": _ban,

@@ -145,12 +145,18 @@ def kick(
 
 @click.command(short_help="Drop the messages that wait for a session.")
 @click.argument("runtime")
+@click.option("--older-than", type=Duration(), default="0", help="Only those that wait for longer.")
 @acts
-def purge(client: AdminClient, runtime: str, reason: str, dry_run: bool) -> None:
+def purge(client: AdminClient, runtime: str, older_than: float, reason: str, dry_run: bool) -> None:
     """
     Drop the messages that wait for the session RUNTIME; senders that asked for receipts get 503.
+
+    \b
+    Example:
+      msgnode admin purge runtime://example.org/ann --older-than 1h --reason "they are of no use any more"
     """
-    tell(client, "purge", do(client, "sessions", runtime, "purge", dry_run=dry_run, reason=reason))
+    body: dict[str, Any] = {"older_than_s": older_than, "reason": reason}
+    tell(client, "purge", do(client, "sessions", runtime, "purge", dry_run=dry_run, **body))
 
 
 @click.command(short_help="Make the token of a session void.")

@@ -84,11 +84,23 @@ _cursor = click.option(
 @click.option("--peer", default="", help="Only those from this IP address or network.")
 @click.option("--min-waiting-bytes", type=click.IntRange(0), default=0)
 @click.option("--idle-over", type=Duration(), help="Only those that sent nothing for so long.")
+@click.option("--user-agent", default="", help="Only those of a program whose name has this in it.")
+@click.option("--min-reconnects", type=click.IntRange(0), default=0, help="Came back so often in an hour.")
+@click.option("--anonymous", is_flag=True, help="Only those that showed no identity.")
+@click.option("--token-ends-in", type=Duration(), help="Only those whose token ends within this time.")
 @click.option("--sort", default="runtime", show_default=True, metavar="FIELD", help="-FIELD: largest first.")
 @_limit
 @_cursor
 @shows
-def sessions(view: View, filter: str, which: str | None, idle_over: float | None, **given: Any) -> None:
+def sessions(
+    view: View,
+    filter: str,
+    which: str | None,
+    idle_over: float | None,
+    token_ends_in: float | None,
+    anonymous: bool,
+    **given: Any,
+) -> None:
     """
     List the sessions whose runtimeURL, user or peer has FILTER in it.
 
@@ -98,6 +110,7 @@ def sessions(view: View, filter: str, which: str | None, idle_over: float | None
       msgnode admin sessions --slow
       msgnode admin sessions --sort -waiting_bytes --limit 3 --watch 2
       msgnode admin sessions --peer 10.0.0.0/8 --columns runtime,peer,in_bytes
+      msgnode admin sessions --min-reconnects 10 --columns runtime,reconnects_1h,user_agent
     """
 
     def draw(found: Any) -> Iterator[str]:
@@ -107,7 +120,14 @@ def sessions(view: View, filter: str, which: str | None, idle_over: float | None
         if found["next"]:
             yield f"more: --cursor {found['next']}"
 
-    query = [("q", filter), ("state", which), ("idle_over", idle_over), *given.items()]
+    query = [
+        ("q", filter),
+        ("state", which),
+        ("idle_over", idle_over),
+        ("token_ends_in", token_ends_in),
+        ("anonymous", "true" if anonymous else ""),
+        *given.items(),
+    ]
     view.show(draw, "sessions", query=query)
 
 

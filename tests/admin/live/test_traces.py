@@ -191,7 +191,8 @@ class TraceTests(TraceCase):
         self.ann.post(TOPIC)
         self.net.advance(1)
 
-        self.assertEqual("stopped", self.ask("POST", f"traces/{id}/stop", because).json()["details"]["trace"]["why"])
+        stopped = self.ask("POST", f"traces/{id}/stop", because).json()["details"]["trace"]
+        self.assertEqual("stopped", stopped["why"])
         self.assertEqual(2, len(self.lines(id)))
         self.assertEqual(200, self.ask("DELETE", f"traces/{id}", because).status)
 

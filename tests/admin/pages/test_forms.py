@@ -195,9 +195,7 @@ class FormTests(DashboardCase):
         self.assertIn(b"is stopped", self.confirm(self.operator, "stop-trace", id=id).body)
         self.assertIn(b"is deleted", self.confirm(self.operator, "delete-trace", id=id).body)
         noted = [
-            line
-            for line in self.audit()
-            if line["action"].startswith("trace ") and line["phase"] == "result"
+            line for line in self.audit() if line["action"].startswith("trace ") and line["phase"] == "result"
         ]
         self.assertEqual(["trace start", "trace stop", "trace delete"], [line["action"] for line in noted])
         self.assertEqual({"page"}, {line["via"] for line in noted})
