@@ -15,6 +15,7 @@ from msgnode.admin.actions.audit_trail import AuditTrail
 from msgnode.admin.actions.audited import ActionResult, Audited
 from msgnode.admin.actions.ban_actions import FILE as BANS
 from msgnode.admin.actions.ban_actions import BanActions, BanList, BanRequest, LimitList, LimitRequest
+from msgnode.admin.actions.log_actions import LogActions, LogLevelList, LogLevelRequest
 from msgnode.admin.actions.node_actions import DrainRequest, NodeActions, ProbeReport, ProbeRequest
 from msgnode.admin.actions.session_actions import (
     Kick,
@@ -91,6 +92,7 @@ class Operations:
         self.audit.on_entry = self._audited
         self._tokens = TokenActions(self.inspector, audited, tokens.named)
         self._traces = TraceActions(audited, self.live.traces)
+        self._log = LogActions(self.inspector, audited)
         self._backup = BackupActions(audited, self.backups)
 
     def services(self) -> list[Service]:
@@ -201,15 +203,17 @@ class Operations:
 
     def _kept(self) -> list[Endpoint]:
         """
-        The endpoints of what the node keeps for operators: traces and backups.
+        The endpoints of what the node keeps for operators: traces, levels of the log, backups.
         """
-        traces, backup = self._traces, self._backup
+        traces, backup, log = self._traces, self._backup, self._log
         rows = [
             ("GET", "traces", VIEWER, "Traces that run or are kept.", traces.list, TraceList, None),
             ("GET", "traces/{id}", VIEWER, "One trace.", traces.show, TraceRow, None),
             ("POST", "traces", OPERATOR, "Start a trace.", traces.start, ActionResult, TraceRequest),
             ("POST", "traces/{id}/stop", OPERATOR, "Stop a trace.", traces.stop, ActionResult, Reason),
             ("DELETE", "traces/{id}", OPERATOR, "Delete a trace.", traces.delete, ActionResult, Reason),
+            ("GET", "log-level", VIEWER, "The levels of the log.", log.list, LogLevelList, None),
+            ("POST", "log-level", ADMIN, "Change it for a while.", log.set, ActionResult, LogLevelRequest),
             ("GET", "backup", ADMIN, "Backups.", backup.list, BackupList, None),
             ("POST", "backup", ADMIN, "Begin a backup.", backup.begin, ActionResult, Reason),
         ]

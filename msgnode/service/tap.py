@@ -55,6 +55,7 @@ from msgnode.service.data_plane_selection import data_plane_services, make_data_
 from msgnode.service.federation import Federation, make_federation, warn_of_links
 from msgnode.service.lifecycle import NodeService, SecondSignal, exit_on_config_error
 from msgnode.service.options import Options
+from msgnode.service.process.log_format import levels_of
 from msgnode.service.process.systemd import systemd_notifier
 from msgnode.service.records import RecordsLoader
 from msgnode.service.restart.recovery import Restart
@@ -75,6 +76,7 @@ from msgnode.storage.spool import Spool
 from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.traffic_log import NoLog, TrafficLog
 from msgnode.storage.traffic_retention import Retention, TrafficRetention
+from msgnode.structures.log_levels import LogLevels
 from msgnode.transport.allowed_hosts import admin_hosts
 from msgnode.transport.cork import Cork
 from msgnode.transport.listener import Listener
@@ -89,8 +91,9 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
     _use_monotonic_clock(reactor)
     whole = NodeService(options.loaded, reactor)
     reactor.addSystemEventTrigger("before", "shutdown", SecondSignal(whole.hurry, reactor).install)
-    whole.log_format, whole.log_level = options["log-format"], options["log-level"]
-    for service in _services(options, reactor):
+    levels = levels_of(options["log-format"], options["log-level"])
+    whole.log_format, whole.log_levels = options["log-format"], levels
+    for service in _services(options, reactor, levels):
         service.setServiceParent(whole)
     return whole
 
@@ -106,7 +109,7 @@ def _use_monotonic_clock(reactor: Any) -> None:
         reactor.seconds = time.monotonic  # type: ignore[method-assign]
 
 
-def _services(options: Options, reactor: Any) -> list[Service]:
+def _services(options: Options, reactor: Any, log_levels: LogLevels | None) -> list[Service]:
     """
     Returns all services, in the order in which they start.
     """
@@ -140,6 +143,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         federation.policies = policies
     listening: list[Listener] = []
     facts = NodeFacts(config, options["config"] or "", options.given, listening)
+    facts.log_levels = log_levels
     commands = PolicyCommands(policies, node.enforcement)
     operations = Operations(node, facts, lag, reactor, admins, commands, in_thread)
     lost = traffic_losses(traffic)

@@ -74,6 +74,10 @@ _cursor = click.option(
 )
 
 
+def _more(found: dict[str, Any]) -> str:
+    return f"more: --cursor {found['next']}" if found["next"] else ""
+
+
 @click.command(short_help="List sessions.")
 @click.argument("filter", required=False, default="")
 @click.option("--slow", "which", flag_value="slow", help="Only those whose clients do not read.")
@@ -116,9 +120,7 @@ def sessions(
     def draw(found: Any) -> Iterator[str]:
         yield from view.table(found["sessions"], SESSIONS)
         shown = f"{len(found['sessions']):,} of {found['matched']:,} that match"
-        yield f"{shown}, of {count(found['total'], 'session')}"
-        if found["next"]:
-            yield f"more: --cursor {found['next']}"
+        yield from view.below(f"{shown}, of {count(found['total'], 'session')}", _more(found))
 
     query = [
         ("q", filter),
@@ -154,9 +156,8 @@ def connections(view: View, filter: str, closed: bool, **given: Any) -> None:
 
     def draw(found: Any) -> Iterator[str]:
         yield from view.table(found["connections"], CLOSED if closed else CONNECTIONS)
-        yield f"{len(found['connections']):,} of {found['matched']:,} that match"
-        if found["next"]:
-            yield f"more: --cursor {found['next']}"
+        shown = f"{len(found['connections']):,} of {found['matched']:,} that match"
+        yield from view.below(shown, _more(found))
 
     query = [("state", "closed" if closed else "open"), ("q", filter), *given.items()]
     view.show(draw, "connections", query=query)
@@ -186,9 +187,8 @@ def address(view: View, address: str, prefix: str, **given: Any) -> None:
 
     def draw(found: Any) -> Iterator[str]:
         yield from view.table(found["addresses"], columns)
-        yield f"{found['looked_at']:,} of {found['total']:,} addresses looked at"
-        if found["next"] is not None:
-            yield f"more: --cursor {found['next']}"
+        looked = f"{found['looked_at']:,} of {found['total']:,} addresses looked at"
+        yield from view.below(looked, _more(found))
 
     view.show(draw, "addresses", query=[("prefix", prefix), *given.items()])
 
@@ -279,7 +279,7 @@ def config(view: View, prefix: str, changed: bool) -> None:
     def draw(found: Any) -> Iterator[str]:
         rows = [row for row in found["keys"] if row["key"].startswith(prefix)]
         yield from view.table([r for r in rows if not changed or r["origin"] != "default"], columns)
-        yield f"{printable(found['file']) or 'no file'}, revision {found['revision']}"
+        yield from view.below(f"{printable(found['file']) or 'no file'}, revision {found['revision']}")
 
     view.show(draw, "config")
 
