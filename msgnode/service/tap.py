@@ -18,7 +18,6 @@ from msgnode import __version__
 from msgnode.admin.access.figures import Figures
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.api.resource import AdminAPI
-from msgnode.admin.backup_api import BackupResource
 from msgnode.admin.cluster_metrics import ClusterCollector
 from msgnode.admin.health import EventLoopLag, HealthResource, LivenessResource
 from msgnode.admin.link_metrics import LinkCollector
@@ -56,6 +55,7 @@ from msgnode.service.data_plane_selection import data_plane_services, make_data_
 from msgnode.service.federation import Federation, make_federation, warn_of_links
 from msgnode.service.lifecycle import NodeService, SecondSignal, exit_on_config_error
 from msgnode.service.options import Options
+from msgnode.service.process.log_format import levels_of
 from msgnode.service.process.systemd import systemd_notifier
 from msgnode.service.records import RecordsLoader
 from msgnode.service.restart.recovery import Restart
@@ -76,6 +76,7 @@ from msgnode.storage.spool import Spool
 from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.traffic_log import NoLog, TrafficLog
 from msgnode.storage.traffic_retention import Retention, TrafficRetention
+from msgnode.structures.log_levels import LogLevels
 from msgnode.transport.allowed_hosts import admin_hosts
 from msgnode.transport.cork import Cork
 from msgnode.transport.listener import Listener
@@ -90,8 +91,9 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
     _use_monotonic_clock(reactor)
     whole = NodeService(options.loaded, reactor)
     reactor.addSystemEventTrigger("before", "shutdown", SecondSignal(whole.hurry, reactor).install)
-    whole.log_format, whole.log_level = options["log-format"], options["log-level"]
-    for service in _services(options, reactor):
+    levels = levels_of(options["log-format"], options["log-level"])
+    whole.log_format, whole.log_levels = options["log-format"], levels
+    for service in _services(options, reactor, levels):
         service.setServiceParent(whole)
     return whole
 
@@ -107,7 +109,7 @@ def _use_monotonic_clock(reactor: Any) -> None:
         reactor.seconds = time.monotonic  # type: ignore[method-assign]
 
 
-def _services(options: Options, reactor: Any) -> list[Service]:
+def _services(options: Options, reactor: Any, log_levels: LogLevels | None) -> list[Service]:
     """
     Returns all services, in the order in which they start.
     """
@@ -141,6 +143,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         federation.policies = policies
     listening: list[Listener] = []
     facts = NodeFacts(config, options["config"] or "", options.given, listening)
+    facts.log_levels = log_levels
     commands = PolicyCommands(policies, node.enforcement)
     operations = Operations(node, facts, lag, reactor, admins, commands, in_thread)
     lost = traffic_losses(traffic)
@@ -399,8 +402,7 @@ def _admin_resources(
             "api/v1": api,
             "api/v1/policy": PolicyAdmin(commands, admins, operations.trail.act),
             "api/v1/events": EventsResource(operations.live.streams, admit),
-            "api/v1/traces": TracesResource(operations.live.traces, admit, operations.trail.act),
-            "api/v1/backup": BackupResource(operations.backups, admins.admit, operations.trail.act),
+            "api/v1/traces": TracesResource(operations.live.traces, admit, api),
             "api/v1/links": LinksResource(node, admins, operations.trail.act),
             "api/v1/routes": RoutesResource(node, admins),
         },
