@@ -93,6 +93,13 @@ class Sandboxed:
                 return rest
             assert found != "ended" or kind == "ended", self.seen
 
+    def logged(self, level: str = "info") -> str:
+        """
+        The next line of its console.
+        """
+        text: str = self.wait("log", level)[1]
+        return text
+
     def _next(self) -> list[Any]:
         try:
             event = self._sandboxes.next(self.name)
@@ -104,7 +111,11 @@ class Sandboxed:
     def live(self) -> None:
         self.wait("status", "live")
 
-    def post(self, message: dict[str, Any], times: int = 1) -> int:
+    def post(self, message: dict[str, Any]) -> None:
+        while not self.try_post(message):
+            self.wait("ready")
+
+    def try_post(self, message: dict[str, Any], times: int = 1) -> int:
         """
         How many of them the stub's process took.
         """

@@ -7,7 +7,7 @@
  */
 
 const { parse, stringify } = JSON;
-const { freeze, getOwnPropertyNames, create } = Object;
+const { freeze, getOwnPropertyNames, create, defineProperty } = Object;
 const { exit, inspect } = Deno;
 const { setTimeout, TextDecoder, TextEncoder, EventTarget, Event, MessageEvent, CloseEvent, ErrorEvent } = globalThis;
 const { URL, Request, Response, Headers, Blob, Uint8Array, ArrayBuffer, Error, Function, Promise } = globalThis;
@@ -316,6 +316,10 @@ function cleanGlobals() {
   for (const name of `${KEPT} ${LANGUAGE}`.split(' ')) kept[name] = true;
   for (const name of getOwnPropertyNames(globalThis)) {
     if (!kept[name] && !delete globalThis[name]) globalThis[name] = undefined;
+  }
+  // Deno's stdin uses them as they are at the time.
+  for (const name of ['call', 'apply', 'bind']) {
+    defineProperty(Function.prototype, name, { writable: false, configurable: false });
   }
 }
 
