@@ -54,7 +54,7 @@ ENDLESS = {
         "ran out of memory",
     ),
     "memory outside the heap": (
-        f"{SAY_LIVE} const all = []; setTimeout(() => {{ for (;;) all.push(new Uint8Array(1e7).fill(1)); }});",
+        f"{SAY_LIVE} setTimeout(() => {{ for (const all = [];;) all.push(new Uint8Array(1e7).fill(1)); }});",
         "Array buffer allocation failed",
     ),
 }
