@@ -22,7 +22,7 @@ class StubLimits(Struct, frozen=True):
 
 class StubStart(Struct, frozen=True):
     """
-    All that a stub's process gets; `url` is the stub's own address, `runtime_url` our name at the foreign node.
+    All that a stub's process gets; `url` is the stub's own address, `runtime_url` this node's name there.
 
     `hosts` are the only places that it may connect to, `host:port` each.
     """
