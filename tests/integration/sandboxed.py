@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from tests.integration.process import PATIENCE
 TOP = Path(__file__).parents[2]
 STUBS = TOP / "tests" / "fixtures" / "stubs"
 OWN = "runtime://a.example/protostub"
+SAY_LIVE = "bus.postMessage({type: 'update', from: url, to: url + '/status', body: {value: 'live'}});"
+numbers = count(1)
 LIMITS = {
     "memory_bytes": 128 * 1024 * 1024,
     "message_bytes": 1024 * 1024,
@@ -150,3 +153,14 @@ def is_gone(pid: int) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def activating(body: str) -> str:
+    """
+    A stub of which this is the function `activate`.
+    """
+    return f"function activate(url, bus, config) {{ {body}; return {{name: 'x', instance: {{}}}}; }}"
+
+
+def started(sandboxes: Sandboxes, body: str, hosts: Any = (), **limits: Any) -> Sandboxed:
+    return sandboxes.start(f"hostile-{next(numbers)}", activating(body), {}, hosts, **limits)

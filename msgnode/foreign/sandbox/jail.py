@@ -23,8 +23,8 @@ FILE_RIGHTS = (1 << 13) - 1  # all of the first version of Landlock
 MORE_RIGHTS = {2: 1 << 13, 3: 1 << 14}
 SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/dev/urandom", "/dev/null")
 # By machine: its name for audit, the numbers of clone and tgkill, and of the calls that are refused: fork,
-# vfork; kill, tkill, rt_sigqueueinfo, rt_tgsigqueueinfo, ptrace; process_vm_readv, process_vm_writev; unshare,
-# setns, bpf, keyctl, userfaultfd, perf_event_open.
+# vfork; kill, tkill, rt_sigqueueinfo, rt_tgsigqueueinfo, ptrace; process_vm_readv, process_vm_writev;
+# unshare, setns, bpf, keyctl, userfaultfd, perf_event_open.
 CALLS = {
     "x86_64": (
         *(0xC000003E, 56, 234),
