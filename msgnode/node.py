@@ -447,13 +447,14 @@ class Node:
         self.fanout.decides = enforcement is not None and enforcement.outward
         self._offer_flows()
 
-    def federate(self, foreign: ForeignDomains) -> None:
+    def federate(self, foreign: ForeignDomains | None) -> None:
         """
-        Connects the other domains to the parts that look up addresses.
+        Connects the other domains to the parts that look up addresses; None: there are none any more.
         """
         self._router.foreign = self._router.recipient_list.foreign = foreign
         self._subscription.foreign = self._binder.foreign = foreign
-        self.routes.unbound = foreign.unbound
+        self.routes.unbound = foreign.unbound if foreign is not None else None
+        self.data_plane.change_all()
 
     def join_cluster(self, members: ClusterMembers) -> None:
         """

@@ -71,12 +71,17 @@ class ForeignSubscriptions(Protocol):
 
 class ForeignDomains(ForeignSubscriptions, Protocol):
     """
-    The domains that this node reaches over links, as the bus sees them (links/exchange).
+    The other domains, reached over links (links/exchange) or by stubs (foreign), as the bus sees them.
 
     `own_host` is the node's domain and a slash: an address with it behind `scheme://` is never asked about.
     """
 
     own_host: str
+
+    def home(self, address: str) -> str:
+        """
+        The domain that the address belongs to, this one or another; "" if none is known.
+        """
 
     def decides(self, address: str, session: Session, message: Message | None = None) -> bool:
         """

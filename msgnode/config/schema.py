@@ -12,6 +12,7 @@ from msgspec import Meta, field
 from msgnode.config.address_range import expand
 from msgnode.config.cluster import ClusterOptions
 from msgnode.config.federation import FederationOptions, Peer
+from msgnode.config.foreign import Connector, ConnectorOptions, ForeignOptions
 from msgnode.config.sections import (
     BackEndOptions,
     Bytes,
@@ -341,6 +342,8 @@ class Config(Section):
     federation: FederationOptions = field(default_factory=FederationOptions)
     peer: list[Peer] = []
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
+    foreign: ForeignOptions = field(default_factory=ForeignOptions)
+    connectors: dict[Connector, ConnectorOptions] = {}
 
     @property
     def origins(self) -> list[str]:

@@ -18,6 +18,7 @@ from msgnode.admin.links_api import ORDERS
 from msgnode.admin.metrics import Metrics
 from msgnode.cli.contexts import Contexts
 from msgnode.config.federation import Peer
+from msgnode.config.foreign import ForeignStub
 from msgnode.config.loader import check
 from msgnode.config.schema import Config, ConfigError, Listen, PoolAddresses
 from msgnode.connectors.node_websocket import UNSUPPORTED
@@ -87,7 +88,7 @@ def flat(table, prefix=""):
     """
     found = {}
     for key, value in table.items():
-        if isinstance(value, dict) and key not in ("pools", "listen"):
+        if isinstance(value, dict) and key not in ("pools", "listen", "connectors"):
             found.update(flat(value, f"{key}."))
         else:
             found[prefix + key] = value
@@ -220,6 +221,7 @@ def test_example_configuration_is_complete():
     assert defaults(Config).keys() == flat(table).keys()
     assert set(Listen.__struct_fields__) == {key for listen in table["listen"] for key in listen}
     assert set(Peer.__struct_fields__) == {key for peer in table["peer"] for key in peer}
+    assert set(ForeignStub.__struct_fields__) == {key for stub in table["foreign"]["stub"] for key in stub}
     assert set(PoolAddresses.__struct_fields__) == {key for pool in table["pools"].values() for key in pool}
     assert all(pool.all_addresses() for pool in config.pools.values())
 

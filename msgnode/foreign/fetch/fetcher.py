@@ -1,0 +1,189 @@
+"""
+The fetcher of stubs: at the domain itself, in this node's own directory, and in an older catalogue.
+
+Each fetch has one deadline and follows no redirect. It connects only to addresses that the guard permits.
+"""
+
+from base64 import b64decode
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+from twisted.internet.defer import Deferred
+from twisted.internet.endpoints import HostnameEndpoint
+from twisted.internet.interfaces import IStreamClientEndpoint
+from zope.interface import implementer
+
+from msgnode.backends.http_client import BackendClient, Unanswered
+from msgnode.config.foreign import ForeignOptions, ForeignStub
+from msgnode.config.sections import BackEndOptions
+from msgnode.foreign.fetch.stub_code import MAX_DESCRIPTOR_BYTES, StubCode, Unusable
+from msgnode.protocol.errors import Rejected
+
+WELL_KNOWN = "/.well-known/protocolstub/default"
+CODE, DESCRIPTOR = ".ps.js", ".ps.json"
+_NOT_THERE = frozenset({404, 410})
+
+
+class Guard(Protocol):
+    """
+    The guard of connections to places that other people name.
+    """
+
+    def check(self, host: str, port: int) -> Deferred[list[str]]:
+        """
+        The addresses of the host that may be connected to; fails if there is none.
+        """
+
+
+class Fetcher(Protocol):
+    """
+    A source of stubs.
+    """
+
+    def fetch(self, domain: str, stub: ForeignStub | None) -> Deferred[StubCode]:
+        """
+        The stub of a domain, unchecked; fails with Unusable. `stub` is its table in the configuration.
+        """
+
+
+@implementer(IStreamClientEndpoint)
+class GuardedEndpoint:
+    """
+    An endpoint that connects to an address which the guard permits, and to no other.
+    """
+
+    def __init__(self, guard: Guard, host: str, port: int, reactor: Any, seconds: float) -> None:
+        self._guard = guard
+        self._host = host
+        self._port = port
+        self._reactor = reactor
+        self._seconds = seconds
+
+    def connect(self, protocolFactory: Any) -> Deferred[Any]:
+        found = self._guard.check(self._host, self._port)
+        return found.addCallback(self._connect, protocolFactory)
+
+    def _connect(self, addresses: list[str], factory: Any) -> Deferred[Any]:
+        endpoint = HostnameEndpoint(self._reactor, addresses[0], self._port, self._seconds)
+        connected: Deferred[Any] = endpoint.connect(factory)
+        return connected
+
+
+class StubFetcher:
+    """
+    The fetcher of stubs over HTTP, and from the directory of stubs that this node serves.
+
+    `directory` names that directory, "" for none. `run` reads files, perhaps in a thread.
+    """
+
+    def __init__(
+        self,
+        options: ForeignOptions,
+        directory: Callable[[], str],
+        guard: Guard,
+        reactor: Any,
+        run: Callable[..., Deferred[Any]],
+        ca: str = "",
+    ) -> None:
+        self._options = options
+        self._directory = directory
+        self._guard = guard
+        self._reactor = reactor
+        self._run = run
+        self._ca = ca
+
+    def fetch(self, domain: str, stub: ForeignStub | None) -> Deferred[StubCode]:
+        return Deferred.fromCoroutine(self._fetch(domain, stub))
+
+    async def _fetch(self, domain: str, stub: ForeignStub | None) -> StubCode:
+        if stub is not None and stub.url:
+            return await self._files(domain, stub.url.removesuffix(CODE))
+        failures = []
+        for source in (
+            partial(self._files, domain, f"https://{domain}{WELL_KNOWN}"),
+            partial(self._local, domain),
+            partial(self._catalogue, domain),
+        ):
+            try:
+                return await source()
+            except Unusable as why:
+                failures.append(why)
+        raise Unusable("; ".join(map(str, failures))[:500], all(failure.is_absent for failure in failures))
+
+    async def _files(self, domain: str, base: str) -> StubCode:
+        code = await self._get(f"{base}{CODE}", self._options.max_code_bytes)
+        return StubCode(
+            domain, f"{base}{CODE}", code, await self._get(f"{base}{DESCRIPTOR}", MAX_DESCRIPTOR_BYTES)
+        )
+
+    async def _local(self, domain: str) -> StubCode:
+        where = self._directory()
+        if not where:
+            raise Unusable("this node has no directory of stubs", is_absent=True)
+        path = Path(where, f"{domain}{CODE}")
+        read = partial(_read_files, path, path.with_suffix(".json"), self._options.max_code_bytes)
+        try:
+            code, descriptor = await self._run(read)
+        except OSError:
+            raise Unusable(f"there is no {path.name} in {where}", is_absent=True) from None
+        return StubCode(domain, str(path), code, descriptor)
+
+    async def _catalogue(self, domain: str) -> StubCode:
+        url = f"https://catalogue.{domain}{WELL_KNOWN}"
+        data = await self._get(url, 2 * self._options.max_code_bytes + MAX_DESCRIPTOR_BYTES)
+        try:
+            entry = msgspec.json.decode(data)
+            package = entry.pop("sourcePackage", None) if isinstance(entry, dict) else None
+            if not isinstance(package, dict):
+                raise ValueError("its entry has no object 'sourcePackage'")
+            code = source_code(package)
+        except (ValueError, RecursionError) as why:
+            raise Unusable(f"the catalogue of {domain} is malformed: {str(why)[:200]}") from None
+        return StubCode(domain, url, code, msgspec.json.encode(entry))
+
+    async def _get(self, url: str, most: int) -> bytes:
+        parts = urlsplit(url)
+        base = f"{parts.scheme}://{parts.netloc}"
+        limits = BackEndOptions(
+            deadline_seconds=self._options.fetch_seconds, attempts=1, max_response_bytes=most, ca=self._ca
+        )
+        client = BackendClient(base, limits, self._reactor, f"stub server at {base}", dial=self._dial)
+        try:
+            response = await client.request("GET", parts.path)
+        except Unanswered as why:
+            raise Unusable(f"{url}: {why.outcome}", why.outcome == "unreachable") from None
+        except Rejected as why:
+            raise Unusable(f"{url}: {why}") from None
+        if response.status != 200:
+            raise Unusable(f"{url}: status {response.status}", response.status in _NOT_THERE)
+        return response.content
+
+    def _dial(self, host: str, port: int) -> IStreamClientEndpoint:
+        endpoint: IStreamClientEndpoint = GuardedEndpoint(
+            self._guard, host, port, self._reactor, self._options.fetch_seconds
+        )
+        return endpoint
+
+
+def source_code(package: dict[str, Any]) -> bytes:
+    """
+    The code in a package of a catalogue. ValueError if there is none.
+    """
+    code = package.get("sourceCode")
+    if not isinstance(code, str):
+        raise ValueError("'sourceCode' is a text")
+    return b64decode(code, validate=True) if package.get("encoding") == "base64" else code.encode()
+
+
+def _read_files(code: Path, descriptor: Path, most: int) -> tuple[bytes, bytes]:
+    """
+    The content of both files, each up to one byte more than it may have.
+    """
+    with code.open("rb") as file:
+        found = file.read(most + 1)
+    with descriptor.open("rb") as file:
+        return found, file.read(MAX_DESCRIPTOR_BYTES + 1)
