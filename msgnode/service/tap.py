@@ -31,7 +31,7 @@ from msgnode.admin.pages.wiring import make_dashboard
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
 from msgnode.backends.identity.token_validator import Tokens
-from msgnode.cluster.relay.wire import MESSAGE, POLL, SOCKET_IO
+from msgnode.cluster.relay.wire import MESSAGE, POLL, RESOURCE, SOCKET_IO
 from msgnode.config.reload import Reloading, ReloadVerdict, Renewable, revision
 from msgnode.config.schema import Config
 from msgnode.connectors.http.poll import PollResource
@@ -39,7 +39,9 @@ from msgnode.connectors.http.protostub import WHERE, ProtocolStub, StubCatalogue
 from msgnode.connectors.http.records import WHERE as RECORDS
 from msgnode.connectors.http.records import RecordsResource
 from msgnode.connectors.http.relayed import RelayedRequests
-from msgnode.connectors.http.rest import Messages, OpenAPIResource
+from msgnode.connectors.http.rest.message import Messages, OpenAPIResource
+from msgnode.connectors.http.rest.resource import ResourceTree
+from msgnode.connectors.http.rest.sending import RestSending
 from msgnode.connectors.http.server import BoundedSite
 from msgnode.connectors.http.site import Upgrade, tree
 from msgnode.connectors.lines import LineFactory
@@ -334,8 +336,11 @@ def factories(
     websocket = Upgrade(upgraded)
     poll = PollResource(node, cork, reactor)
     sockets = SocketIOFactory(node, cork, reactor)
-    socket_io, messages = SocketIO(sockets), Messages(node, cork, reactor)
-    node.serve_relayed = RelayedRequests(node, {POLL: poll, MESSAGE: messages, SOCKET_IO: socket_io}).serve
+    socket_io, sending = SocketIO(sockets), RestSending(node, cork)
+    messages = Messages(node, sending, reactor)
+    resources = ResourceTree(node, sending, reactor)
+    relayed: dict[str, Resource] = {POLL: poll, MESSAGE: messages, RESOURCE: resources, SOCKET_IO: socket_io}
+    node.serve_relayed = RelayedRequests(node, relayed).serve
     paths: dict[str, IResource] = {
         "ws": websocket,
         "stub/connect": websocket,
@@ -343,6 +348,7 @@ def factories(
         "socket.io": socket_io,
         "message": messages,
         "message/openapi.json": OpenAPIResource(),
+        "resource": resources,
         "live": LivenessResource(node),
         RECORDS: RecordsResource(node.known_records),
         WHERE: ProtocolStub(config, StubCatalogue(config)),
