@@ -29,6 +29,7 @@ RELOADABLE = {
     "federation",
     "identity",
     "limits",
+    "objects",
     "peer",
     "policy",
     "public_url",

@@ -15,6 +15,7 @@ from msgnode.config.address_range import MAX_ADDRESSES, expand
 from msgnode.config.admin_checks import admin_mistakes
 from msgnode.config.cluster import cluster_mistakes
 from msgnode.config.federation_checks import federation_mistakes
+from msgnode.config.objects import objects_mistakes
 from msgnode.config.schema import IDP, Config, IdentityOptions, IntrospectionOptions, PoolAddresses
 from msgnode.config.sections import BackEndOptions, QoSOptions
 from msgnode.protocol.address import Domain, is_scheme
@@ -154,12 +155,17 @@ def _cluster(config: Config) -> Mistakes:
     yield from cluster_mistakes(config.cluster, config.domain, config.node, config.pools)
 
 
+def _objects(config: Config) -> Mistakes:
+    yield from objects_mistakes(config.objects, config.domain, config.state != "none")
+
+
 # The checks, in this order. Only the first error is reported.
 CHECKS = (
     *(_names, _sizes, _strangers, _policy, _directories, _registries, _web, _pools, _trust, _listeners),
     admin_mistakes,
     federation_mistakes,
     _cluster,
+    _objects,
 )
 
 
