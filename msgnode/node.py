@@ -34,7 +34,7 @@ from msgnode.bus.ingress import Ingress
 from msgnode.bus.objects.catch_up import CatchUps
 from msgnode.bus.objects.history import History
 from msgnode.bus.objects.history_pages import HistoryPages
-from msgnode.bus.objects.kept_objects import KeptObjects
+from msgnode.bus.objects.kept_objects import KeptObjects, OtherKeepers
 from msgnode.bus.records.catalogue_responder import RecordsResponder
 from msgnode.bus.records.known_records import KnownRecords
 from msgnode.bus.records.notifications import SystemNotifications, TopicResponder
@@ -78,7 +78,7 @@ from msgnode.sessions.persistence import MessageLog, NullMessageLog, NullSession
 from msgnode.sessions.principal import TokenValidator
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import Sessions, TrafficRecorder
-from msgnode.storage.objects.journal import ObjectJournal
+from msgnode.storage.objects.journal import JournalCounts, ObjectJournal
 from msgnode.storage.traffic_log import TrafficLog
 from msgnode.storage.traffic_tap import TrafficTap
 from msgnode.structures.time_slices import Slices
@@ -293,6 +293,8 @@ class Node:
         router, options = self._router, self.config.objects
         self.kept_objects: KeptObjects | None = None  # None: this node keeps none
         self.history: History | None = None
+        self.object_journal: ObjectJournal | None = None
+        self._keepers: OtherKeepers | None = None  # None: the node is alone in its domain
         self.history_pages = HistoryPages(router.route, self.expected_responses, clock)
         self.history_pages.is_elsewhere = self._is_elsewhere
         self.catch_ups = CatchUps(
@@ -308,10 +310,50 @@ class Node:
     def _catching_changed(self) -> None:
         self._router.catching = self.catch_ups if len(self.catch_ups) else None
 
+    def share_objects(self, keepers: OtherKeepers) -> None:
+        """
+        Shares the kept objects with the other nodes of this domain: each of them keeps some.
+        """
+        self._keepers = keepers
+        if self.kept_objects is not None:
+            self._share_objects(keepers)
+
+    def _share_objects(self, keepers: OtherKeepers) -> None:
+        assert self.kept_objects is not None and self.history is not None
+        self.kept_objects.others = keepers
+        self.kept_objects.journal.is_shared = True
+        self.history.keeper, self.history.ask = keepers.keeper, self.history_pages.ask_member
+        self.history_pages.send = self._send_to_keeper
+
+    def _send_to_keeper(self, message: Message, session: Session, keeper: str) -> None:
+        if self._router.cluster is not None:
+            self._router.cluster.send(message, session, keeper)
+
+    def object_events(self) -> dict[str, int]:
+        """
+        The counts of what became of kept objects since the node started, by event.
+        """
+        journal, catch_ups = self.object_journal, self.catch_ups.counts
+        counts = journal.counts if journal is not None else JournalCounts()
+        return {
+            "written": counts.written,
+            "lost": counts.lost,
+            "refused": counts.refused,
+            "damaged": counts.damaged,
+            "snapshot": counts.snapshots,
+            "segment-removed": counts.segments_removed,
+            "read": self.history.reads if self.history is not None else 0,
+            "catch-up": catch_ups.begun,
+            "catch-up-refused": catch_ups.refused,
+            "catch-up-ended": catch_ups.ended,
+            "replayed": catch_ups.replayed,
+        }
+
     def keep_objects(self, journal: ObjectJournal | None) -> None:
         """
         Keeps the objects of the configuration in this journal; None: no more.
         """
+        self.object_journal = journal
         if journal is None:
             self.kept_objects = self.history = None
         else:
@@ -319,6 +361,8 @@ class Node:
             self.kept_objects = KeptObjects(self.config.objects, journal, before_write, self.slices)
             self.history = History(journal, self.slices, lambda: self._router.policy)
             self.history_pages.is_here = self.kept_objects.is_kept
+            if self._keepers is not None:
+                self._share_objects(self._keepers)
         self.history_pages.history = self._router.history = self.history
         self._router.kept = self.kept_objects
         self.data_plane.change_all()

@@ -263,6 +263,8 @@ class Router:
         ):
             foreign.send(message, session)  # this node is the gateway
             return None
+        if self.kept is not None and (object := self._object_kept_here(self.kept, message, to)):
+            return self._deliver_kept_here(self.kept, object, message, session)
         recipients = self._routes.resolve(to)
         if foreign is not None and getattr(message.origin, "is_from_home", False):
             recipients = foreign.permitted(message, recipients, session)
@@ -279,6 +281,17 @@ class Router:
                 return found
         self._no_route(message, to, session)
         return None
+
+    @staticmethod
+    def _object_kept_here(kept: KeptObjects, message: Message, to: str) -> str:
+        """
+        The object of which another member sends something to this node as its keeper; empty if there is none.
+        """
+        origin = message.origin
+        if getattr(origin, "is_copy", False) or getattr(origin, "is_from_home", False):
+            return ""
+        object = kept.object(to)
+        return object if object and not kept.keeper(object) else ""
 
     def _forward_found(self, nodes: tuple[str, ...], message: Message, to: str, session: Session) -> Any:
         if self.cluster is None or not nodes or not self.cluster.forward(message, session, nodes):
@@ -419,8 +432,43 @@ class Router:
             reply = self.history.respond(object, message, session)
             message.outcome, message.code = "answered", 200
             return reply
+        keeper = kept.keeper(object)
+        if keeper and self.cluster is not None and kept.others is not None:
+            if not kept.others.is_away(keeper):
+                self.cluster.send(message, session, keeper)
+                return None
+            kept.others.note_missed(keeper, object)
+        else:
+            kept.record(object, message)
+        return self._deliver_kept(message, message.to, session)
+
+    def _deliver_kept(self, message: Message, to: str, session: Session) -> Reply:
+        """
+        Delivers a publication of an object, here and to the members that hold its address.
+        """
+        recipients = self._routes.resolve(to)
+        nodes = self.cluster.holders(to, bool(recipients)) if self.cluster is not None else ()
+        if nodes and self.cluster is not None:
+            return self._send_to_members(self.cluster, nodes, message, session, recipients)
+        if recipients:
+            return self._deliver(message, session, recipients)
+        message.outcome = "delivered"  # to the journal
+        self.receipts.give(message, 202, session, 0)
+        return None
+
+    def _deliver_kept_here(self, kept: KeptObjects, object: str, message: Message, session: Session) -> Reply:
+        """
+        As the keeper of an object, records what another member sends, or gives it a part of the history.
+        """
+        assert self.history is not None and self.cluster is not None and isinstance(message.to, str)
+        if message.to == object + HISTORY:
+            cluster, node = self.cluster, session.runtime
+            answered = self.history.answer_member(object, message)
+            answered.addCallback(lambda answer: cluster.carry(node, answer.data))
+            message.outcome, message.code = "answered", 200
+            return answered
         kept.record(object, message)
-        return self._distribute(message, message.to, session, None)
+        return self._deliver_kept(message, message.to, session)
 
     def deliver_again(self, message: Message, session: Session) -> None:
         """

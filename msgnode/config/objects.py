@@ -45,7 +45,7 @@ def _expression(pattern: str) -> str:
 
 def pattern_mistake(pattern: str, domain: str) -> str:
     """
-    What is wrong with a pattern; empty if nothing is.
+    The mistake in a pattern; empty if there is none.
     """
     match = _PATTERN.fullmatch(pattern)
     if match is None or match[1] in _NO_OBJECTS or any(each in f"{pattern}/" for each in CHANNELS):

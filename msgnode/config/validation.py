@@ -152,7 +152,7 @@ def _listeners(config: Config) -> Mistakes:
 
 
 def _cluster(config: Config) -> Mistakes:
-    yield from cluster_mistakes(config.cluster, config.domain, config.node, config.pools)
+    yield from cluster_mistakes(config.cluster, config.domain, config.node, config.pools, config.objects.keep)
 
 
 def _objects(config: Config) -> Mistakes:

@@ -1,7 +1,7 @@
 """
 Catching up: a subscriber that was away gets what it missed, in order, then what comes now.
 
-What comes for it meanwhile is held. The messages have versions, so nothing is delivered twice, and nothing
+Messages that come for it meanwhile are held. They have versions, so nothing is delivered twice, and nothing
 between the two is left out.
 """
 
@@ -160,8 +160,8 @@ class CatchUps:
         return first.addCallback(self._answered, catching).addErrback(self._refused, catching)
 
     def _answered(self, page: Page, catching: CatchUp) -> Message:
-        missed, most = page.version - catching.last, self._most()
-        if missed < 0:
+        missed, most = page.version - max(catching.last, page.oldest - 1), self._most()
+        if catching.last > page.version:
             raise Rejected(
                 f"{catching.object} has versions up to {page.version}, not {catching.last}"[:400], 404
             )

@@ -1,16 +1,17 @@
 """
 The history of kept objects: the object as it was, or its changes.
 
-Who may subscribe to the changes of an object may read its history; each message is shown as the policies at
-`out` would show it to the reader now.
+Readers are those who may subscribe to the changes of the object; each message is shown as the policies at
+`out` would show it to them now.
 """
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from typing import Any
+from typing import Any, cast
 
 import msgspec
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.python.failure import Failure
 
 from msgnode.bus.objects.channels import CHANGES
 from msgnode.bus.objects.history_request import (
@@ -26,8 +27,8 @@ from msgnode.bus.objects.history_request import (
     time_text,
 )
 from msgnode.policy.enforcement.points import OUT, SUBSCRIBE, Policy
-from msgnode.protocol.errors import Blocked, Rejected
-from msgnode.protocol.message import Message, recall
+from msgnode.protocol.errors import Blocked, NotOffered, Rejected
+from msgnode.protocol.message import Message, part, recall
 from msgnode.sessions.session import Session
 from msgnode.storage.objects.journal import Entry, ObjectJournal
 from msgnode.storage.objects.object_index import Gap, ObjectIndex
@@ -38,6 +39,7 @@ READ_STEP = 100  # entries that are read in one slice
 DECIDED_STEP = 20  # if policies decide on each
 MAX_DECIDED = 10_000  # entries from which an object is reduced for a reader, if policies decide on each
 
+_pages = msgspec.json.Decoder(Page)
 Shown = Callable[[bytes], bytes | None]
 
 
@@ -48,6 +50,9 @@ class History:
 
     def __init__(self, journal: ObjectJournal, slices: Slices, policy: Callable[[], Policy | None]) -> None:
         self.reads = 0
+        self.keeper: Callable[[str], str] = lambda object: ""  # the other member that keeps an object
+        # Asks that member for what a client wants; the answer's body is not checked by policies.
+        self.ask: Callable[[str, str, Message, Session], Deferred[Any]] | None = None
         self._journal = journal
         self._slices = slices
         self._policy = policy
@@ -59,11 +64,50 @@ class History:
         request = read_request(message)
         self._check_reader(object, message, session)
         self.reads += 1
+        keeper = self.keeper(object)
+        if keeper and self.ask is not None:
+            return self._ask_keeper(keeper, object, request, message, session)
         if request.at is not None:
             found: Deferred[Any] = self._at(self._index(object), request.at, session)
         else:
             found = self.page(object, request, self._shown(session))
         return found.addCallback(lambda value: message.reply({"code": 200, "value": value}))
+
+    def answer_member(self, object: str, message: Message) -> Deferred[Message]:
+        """
+        The answer to a member that has checked the reader, and shows what the policies permit. Never fails
+        with Rejected.
+        """
+
+        def refused(why: Failure) -> Message:
+            why.trap(Rejected)
+            refusal = cast(Rejected, why.value)
+            return message.reply({**refusal.body(), "reason": refusal.reason})
+
+        def read() -> Deferred[Any]:
+            request = read_request(message)
+            if request.at is not None:
+                return self._at(self._index(object), request.at, None)
+            return self.page(object, request)
+
+        answered = maybeDeferred(read).addCallback(lambda value: message.reply({"code": 200, "value": value}))
+        return answered.addErrback(refused)
+
+    def _ask_keeper(
+        self, keeper: str, object: str, request: HistoryRequest, message: Message, session: Session
+    ) -> Deferred[Message]:
+        assert self.ask is not None
+        shown = self._shown(session)
+        if request.at is not None and shown is not None:
+            raise NotOffered("where policies decide on each message, read the changes of the object")
+
+        def answer(found: Message) -> Message:
+            value = msgspec.Raw(part(bytes(found.body), "value") or b"null")
+            if shown is not None:
+                return message.reply({"code": 200, "value": _as_shown(value, shown)})
+            return message.reply({"code": 200, "value": value})
+
+        return self.ask(keeper, object, message, session).addCallback(answer)
 
     def _index(self, object: str) -> ObjectIndex:
         index = self._journal.index(object)
@@ -165,9 +209,9 @@ class History:
 
     # -- the object as it was ------------------------------------------------------------
 
-    def _at(self, index: ObjectIndex, at: Point, session: Session) -> Deferred[AsItWas]:
+    def _at(self, index: ObjectIndex, at: Point, session: Session | None) -> Deferred[AsItWas]:
         version = self._version(index, at)
-        shown = self._shown(session)
+        shown = self._shown(session) if session is not None else None
         made: list[Reduction] = []
         if shown is not None and len(index) > MAX_DECIDED:
             text = f"policies decide on each message of {index.address}, and it has more than {MAX_DECIDED}"
@@ -200,6 +244,19 @@ class History:
             )
         text = f"{index.address} as it was at version {version} is {why}; the oldest one is {index.oldest}"
         return Rejected(text[:400], 410, "not-kept")
+
+
+def _as_shown(value: msgspec.Raw, shown: Shown) -> Page:
+    """
+    A page of another member, with what the policies show.
+    """
+    page = _pages.decode(value)
+    kept = [(change, shown(bytes(change.message))) for change in page.changes]
+    page.changes = [
+        Change(change.version, change.time, msgspec.Raw(data)) for change, data in kept if data is not None
+    ]
+    page.hidden = len(kept) - len(page.changes)
+    return page
 
 
 def _missing(gaps: list[Gap]) -> list[Missing]:

@@ -40,27 +40,40 @@ class HistoryPages:
         self.history: History | None = None
         self.is_here: Callable[[str], bool] = lambda object: False
         self.is_elsewhere: Callable[[str, Session], bool] = lambda address, session: False
+        self.send: Callable[[Message, Session, str], object] = lambda message, session, node: None
         self._route = route
         self._expected = expected
         self._clock = clock
 
     def page(self, object: str, first: int, limit: int, message: Message, session: Session) -> Deferred[Page]:
+        asked = HistoryRequest(from_=first, limit=limit)
         if self.history is not None and self.is_here(object):
-            request = HistoryRequest(from_=first, limit=limit)
-            return maybeDeferred(self.history.page, object, request)
-        if not self.is_elsewhere(object, session):
+            keeper = self.history.keeper(object)
+            if not keeper:
+                return maybeDeferred(self.history.page, object, asked)
+            found = self._ask(object, {"from": first, "limit": limit}, message, session, keeper)
+        elif self.is_elsewhere(object, session):
+            found = self._ask(object, {"from": first, "limit": limit}, message, session)
+        else:
             return fail(Rejected(f"nothing is kept of {object}; subscribe without 'since'"[:300], 404))
-        return self._ask(object, first, limit, message, session)
+        return found.addCallback(_page, object)
 
-    def _ask(self, object: str, first: int, limit: int, message: Message, session: Session) -> Deferred[Page]:
+    def ask_member(self, keeper: str, object: str, message: Message, session: Session) -> Deferred[Message]:
         """
-        Asks as the subscriber itself would.
+        The answer of the member that keeps an object to what a client here has asked.
         """
-        body = {"from": first, "limit": limit}
+        return self._ask(object, message.fields(), message, session, keeper)
+
+    def _ask(
+        self, object: str, body: dict[str, Any], message: Message, session: Session, keeper: str = ""
+    ) -> Deferred[Message]:
+        """
+        Asks as the client itself would.
+        """
         made = compose(f"history-{token_hex(8)}", "read", message.from_, object + HISTORY, body)
         request = decode(made.data, message.origin)
         request.received_at = message.received_at
-        answered: Deferred[Page] = Deferred()
+        answered: Deferred[Message] = Deferred()
 
         def take(answer: Any) -> None:
             if answered.called:
@@ -68,7 +81,7 @@ class HistoryPages:
             forget()
             late.cancel()
             try:
-                answered.callback(_read(answer, object))
+                answered.callback(_checked(answer, object))
             except Rejected as why:
                 answered.errback(why)
 
@@ -78,14 +91,17 @@ class HistoryPages:
 
         late = self._clock.callLater(ANSWER_SECONDS, give_up)
         forget = self._expected.expect(request, session, take)
-        asked = maybeDeferred(self._route, request, session)
+        if keeper:
+            asked: Deferred[Any] = maybeDeferred(self.send, request, session, keeper)
+        else:
+            asked = maybeDeferred(self._route, request, session)
         asked.addCallbacks(lambda reply: None if reply is None else take(reply), lambda why: take(why.value))
         return answered
 
 
-def _read(answer: Any, object: str) -> Page:
+def _checked(answer: Any, object: str) -> Message:
     """
-    The page in an answer. Raises Rejected if it is none.
+    The answer. Raises Rejected if it is none, or a refusal.
     """
     if isinstance(answer, Rejected):
         raise answer
@@ -96,6 +112,10 @@ def _read(answer: Any, object: str) -> Page:
         reason = answer.field("reason")
         known = code if isinstance(code, int) and 400 <= code <= 599 else 502
         raise Rejected(str(text or "no history")[:400], known, str(reason or "")[:64])
+    return answer
+
+
+def _page(answer: Message, object: str) -> Page:
     try:
         return _pages.decode(part(bytes(answer.body), "value") or b"")
     except ValueError:  # also msgspec.DecodeError

@@ -18,7 +18,7 @@ Point = int | datetime
 
 class HistoryRequest(msgspec.Struct, frozen=True):
     """
-    What is asked: the object as it was `at` a version or a time, or the changes `from_` one.
+    A request for the object as it was `at` a version or a time, or for the changes `from_` one.
     """
 
     at: Point | None = None

@@ -38,6 +38,16 @@ class OtherKeepers(Protocol):
         The member that keeps the object; empty if it is this node.
         """
 
+    def is_away(self, keeper: str) -> bool:
+        """
+        Can this member not be reached now?
+        """
+
+    def note_missed(self, keeper: str, object: str) -> None:
+        """
+        Notes that a message of the object was delivered without its keeper.
+        """
+
 
 class KeptObjects:
     """
@@ -53,6 +63,7 @@ class KeptObjects:
     ) -> None:
         self.options = options
         self.journal = journal
+        self.others: OtherKeepers | None = None  # None: the node is alone in its domain
         self._before_write = before_write
         self._slices = slices
         self._known: BoundedCache[str, str] = BoundedCache(MAX_KNOWN)
@@ -82,6 +93,19 @@ class KeptObjects:
                 self._known.put(to, found)
         return found
 
+    def keeper(self, object: str) -> str:
+        """
+        The other member that keeps the object; empty if it is this node.
+        """
+        return self.others.keeper(object) if self.others is not None else ""
+
+    def note_missed(self, object: str) -> None:
+        """
+        Notes that a message of the object was delivered while this node was away.
+        """
+        if self.is_kept(object) and self.journal.miss(object):
+            self._flush_later()
+
     def concerned(self, message: Message) -> str:
         """
         The kept object whose channel or history the message is for; empty if there is none. An invitation
@@ -103,8 +127,10 @@ class KeptObjects:
         if not self.is_kept(object):
             return
         index = self.journal.index(object)
-        if (index is None or not index.has_value) and self.journal.next_version(object):
-            self._append(object, message.data, "create", False)
+        if index is None or not index.has_value:
+            version = self.journal.next_version(object)
+            if version:
+                self._append(object, version, message.data, "create", False)
 
     def record(self, object: str, message: Message) -> None:
         """
@@ -119,10 +145,13 @@ class KeptObjects:
         if version:
             assert isinstance(message.to, str)
             message.data = with_version(message.data, version)
-            self._append(object, message.data, kind, message.to.startswith(object + CHILDREN))
+            self._append(object, version, message.data, kind, message.to.startswith(object + CHILDREN))
 
-    def _append(self, object: str, data: bytes, kind: str, is_child: bool) -> None:
-        self.journal.record(object, data, kind, is_child)
+    def _append(self, object: str, version: int, data: bytes, kind: str, is_child: bool) -> None:
+        self.journal.record(object, version, data, kind, is_child)
+        self._flush_later()
+
+    def _flush_later(self) -> None:
         if not self._is_flush_due:
             self._is_flush_due = True
             self._before_write(self._flush)

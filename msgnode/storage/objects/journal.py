@@ -32,7 +32,7 @@ from msgnode.storage.objects.segments import Segments
 log = Logger()
 
 JUMP = 1_000_000  # versions left out where it is not known how many were given
-DISK, DAMAGED = "disk", "damaged"
+DISK, DAMAGED, AWAY = "disk", "damaged", "away"
 SNAPSHOT_ENTRIES = 256  # entries after which the object is reduced again
 SNAPSHOT_BYTES = 256 * 1024  # or bytes of them, if that is sooner,
 SNAPSHOT_TIMES = 4  # but at least so many times the last snapshot
@@ -83,6 +83,7 @@ class ObjectJournal:
     ) -> None:
         self.counts = JournalCounts()
         self.failing = ""
+        self.is_shared = False  # may other nodes have given versions to an object before?
         self.options = options
         self.segments = segments if segments is not None else Segments(directory, full_sync)
         self._wall = wall
@@ -189,23 +190,43 @@ class ObjectJournal:
         if len(self._objects) >= self.options.max_objects:
             self.counts.refused += 1
             return 0
-        return self.floor + 1
+        return self._first_floor() + 1
 
-    def record(self, address: str, data: bytes, kind: str, is_child: bool) -> None:
+    def _first_floor(self) -> int:
         """
-        Records the message with the next version, to be written by `flush`.
+        The version before the first one of a new object. In a cluster it is above those that another keeper
+        has given.
+        """
+        return max(self.floor, int(self._wall() * 1000)) if self.is_shared else self.floor
+
+    def record(self, address: str, version: int, data: bytes, kind: str, is_child: bool) -> None:
+        """
+        Records the message with this version, which is the next one, to be written by `flush`.
         """
         index = self._objects.get(address)
         now = self._now()
         if index is None:
-            index = self._objects[address] = ObjectIndex(address, self.floor)
+            index = self._objects[address] = ObjectIndex(address, version - 1)
             self._buffer.append(
                 (index, BEGIN, index.oldest, packed(BEGIN, index.oldest, now, index.encoded, b""))
             )
-        index.version = version = index.version + 1
+        index.version = version
         if not is_child:
             index.has_value = kind != "delete"
         self._buffer.append((index, ENTRY, version, packed(ENTRY, version, now, index.encoded, data)))
+
+    def miss(self, address: str) -> bool:
+        """
+        Notes, as one version, that messages of the object are missing: they came while this node was away.
+        """
+        index = self._objects.get(address)
+        if index is None:
+            return False  # nothing before is kept either
+        version = index.version + 1
+        record = packed(GAP, version, self._now(), index.encoded, msgspec.json.encode((version, AWAY)))
+        index.add_gap(Gap(version, version, AWAY))
+        self._buffer.append((index, GAP, version, record))
+        return True
 
     def _now(self) -> int:
         self._micros = max(self._micros + 1, int(self._wall() * 1_000_000))
@@ -274,7 +295,7 @@ class ObjectJournal:
     def _lose(self, buffer: list[tuple[ObjectIndex, int, int, bytes]], why: str) -> None:
         self.failing = why
         for index, kind, version, _ in buffer:
-            if kind != ENTRY:
+            if kind not in (ENTRY, GAP):
                 continue
             self.counts.lost += 1
             before = self._open_gaps.get(index.address)
@@ -457,7 +478,7 @@ class ObjectJournal:
                         carried += index.snapshots[-1].length if index.snapshots else 0
                     yield
             if self.failing or self._open_gaps:
-                return  # what is there is not given up while nothing can be written
+                return  # nothing is removed while nothing can be written
             self._remove(oldest)
 
     def _is_over(self, segment: int) -> bool:

@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_left, bisect_right, insort
 from typing import NamedTuple
 
-MAX_GAPS = 1000  # that are told apart; older ones become one
+MAX_GAPS = 1000  # more are merged, the oldest first
 
 
 class Gap(NamedTuple):
@@ -122,7 +122,7 @@ class ObjectIndex:
 
     def missing(self, first: int, last: int) -> list[Gap]:
         """
-        What is missing of these versions.
+        The gaps among these versions.
         """
         return [
             Gap(max(gap.first, first), min(gap.last, last), gap.why)

@@ -149,7 +149,7 @@ def _updated(before: Any, body: dict[str, Any]) -> Any:
 
 def _data_of(value: Any) -> Any:
     """
-    What attributes are paths into: the member `data` of a data object with its metadata, else the value.
+    The part of the value that attributes are paths into: `data` of a data object with its metadata, or all.
     """
     if isinstance(value, dict) and isinstance(value.get("data"), dict):
         return value["data"]

@@ -68,7 +68,11 @@ class JournalCase(SynchronousTestCase):
     def write(self, value: Any, object: str = OBJECT, type: str = "update") -> int:
         data = b'{"id":1,"type":"%b","from":"a","to":"%b/changes","body":{"value":%b}}'
         self.journal.record(
-            object, data % (type.encode(), object.encode(), repr(value).encode()), type, False
+            object,
+            self.journal.next_version(object),
+            data % (type.encode(), object.encode(), repr(value).encode()),
+            type,
+            False,
         )
         self.journal.flush()
         self.now += 1
