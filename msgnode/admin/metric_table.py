@@ -157,6 +157,24 @@ CONNECTED = (
     ),
 )
 ADDRESSES = (
+    Number(
+        "objects", "Objects of which the node keeps a journal.", lambda node: len(node.object_journal or ())
+    ),
+    Number(
+        "objects_journal_bytes",
+        "Bytes of the journal of objects on disk.",
+        lambda node: node.object_journal.segments.size if node.object_journal is not None else 0,
+    ),
+    Number(
+        "objects_journal_failing",
+        "1 while the journal of objects cannot be written.",
+        lambda node: float(node.object_journal is not None and bool(node.object_journal.failing)),
+    ),
+    Number(
+        "objects_catching_up",
+        "Subscribers that get what they missed of an object.",
+        lambda node: len(node.catch_ups),
+    ),
     Number("addresses", "Addresses that sessions are bound to.", lambda node: len(node.routes)),
     Number(
         "addresses_owned",
@@ -324,6 +342,12 @@ COUNTERS = (
 )
 COUNTER_FAMILIES = (
     Family("messages_in", "Messages received from clients.", ("connector",), _received),
+    Family(
+        "objects_events",
+        "Messages of kept objects that were written or not, reads of their history, and what was replayed.",
+        ("event",),
+        lambda node: (((event,), number) for event, number in node.object_events().items()),
+    ),
     Family(
         "connections_closed",
         "Connections that closed, by who closed them: the client, the node, or an operator (admin).",

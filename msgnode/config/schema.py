@@ -13,6 +13,7 @@ from msgnode.config.address_range import expand
 from msgnode.config.cluster import ClusterOptions
 from msgnode.config.federation import FederationOptions, Peer
 from msgnode.config.foreign import Connector, ConnectorOptions, ForeignOptions
+from msgnode.config.objects import ObjectsOptions
 from msgnode.config.sections import (
     BackEndOptions,
     Bytes,
@@ -339,6 +340,7 @@ class Config(Section):
     registry: RegistryOptions = field(default_factory=RegistryOptions)
     global_registry: GlobalRegistryOptions = field(default_factory=GlobalRegistryOptions)
     records: RecordsOptions = field(default_factory=RecordsOptions)
+    objects: ObjectsOptions = field(default_factory=ObjectsOptions)
     federation: FederationOptions = field(default_factory=FederationOptions)
     peer: list[Peer] = []
     cluster: ClusterOptions = field(default_factory=ClusterOptions)

@@ -56,6 +56,7 @@ from msgnode.policy.administration.policy_store import PolicyStore
 from msgnode.service.data_plane_selection import data_plane_services, make_data_plane
 from msgnode.service.federation import Federation, make_federation, warn_of_links
 from msgnode.service.lifecycle import NodeService, SecondSignal, exit_on_config_error
+from msgnode.service.objects import ObjectKeeping
 from msgnode.service.options import Options
 from msgnode.service.process.log_format import levels_of
 from msgnode.service.process.systemd import systemd_notifier
@@ -158,15 +159,17 @@ def _services(options: Options, reactor: Any, log_levels: LogLevels | None) -> l
         for listener in clients:
             listener.hold()
         federation.joined = partial(_release, clients)
+    objects = ObjectKeeping(node, reactor)
     reactor.callWhenRunning(tokens.start)
     facts.reloading = _reloading(
-        options, node, tokens, listening, [*served.values()], policies, records, federation, reactor
+        options, node, tokens, listening, [*served.values()], policies, records, objects, federation, reactor
     )
     return [
         facts.reloading,
         *_recording(traffic, config, reactor, in_thread),
         *data_plane_services(node, reactor),
         *_restoring(node, store, spool, streams, reactor),
+        objects,
         lag,
         admins,
         *operations.services(),
@@ -257,6 +260,7 @@ def _reloading(
     factories: list[Any],
     policies: PolicyStore,
     records: RecordsLoader,
+    objects: ObjectKeeping,
     federation: Federation | None,
     reactor: Any,
 ) -> Reloading:
@@ -271,6 +275,7 @@ def _reloading(
         *(factory.apply for factory in factories),
         policies.look,
         records.reload,
+        objects.apply,
     ]
     renewed: list[Renewable] = [*certificates, tokens]
     if federation is not None:
