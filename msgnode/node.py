@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from twisted.internet.interfaces import IReactorTime
 
+from msgnode.backends.identity.logins import Logins
 from msgnode.backends.registry.registrations import Registrations
 from msgnode.bus.components import (
     BackEnd,
@@ -137,6 +138,7 @@ class Node:
         self.config = config
         self.link_operations: LinkOperations | None = None  # None: no federation is configured
         self.before_read: Callable[[], object] | None = None  # called before a client's input is handled
+        self.logins: Logins | None = None  # None: no identity responder is on
         self.cluster_status: ClusterStatus | None = None  # None: the node is alone in its domain
         self.operator_requests = OperatorRequests(f"mn://{config.domain}/{config.node}", clock)
         self.member_relay: MemberRelay | None = None  # None: as above
@@ -624,6 +626,14 @@ class Node:
         """
         self.components.offer(name, responder, responder.addresses)
         self._domain.also |= {a for a in responder.addresses if not self._domain.owns(a)}
+
+    def answer_late(self, reply: Message, session: Session, connection: Connection | None) -> None:
+        """
+        Sends one more answer to a request that was answered before; without a connection, to where the
+        session is now.
+        """
+        with self._ingress.together:
+            self._ingress.answer(reply, session, connection)
 
     def _check(self, data: bytes, session: Session, connection: Connection) -> None:
         if self.rates.on and not self.rates.acquire(session, connection.peer, len(data)):

@@ -140,6 +140,11 @@ def _message_identities(node: Node) -> Samples:
         yield (state,), number
 
 
+def _token_requests(node: Node) -> Samples:
+    counts = node.logins.access.counts if node.logins is not None else {}
+    yield from sorted(counts.items())
+
+
 def _label(name: str) -> str:
     """
     The name of a back end, as Prometheus' labels are written.
@@ -244,6 +249,16 @@ RESOURCES = (
         "records",
         "Definitions of records that the node knows.",
         lambda node: len(node.known_records),
+    ),
+    Number(
+        "identity_refresh_tokens",
+        "Refresh tokens that are kept for sessions.",
+        lambda node: 0 if node.logins is None else len(node.logins.access.grants),
+    ),
+    Number(
+        "identity_device_logins",
+        "Device logins that are not over.",
+        lambda node: 0 if node.logins is None else len(node.logins.devices),
     ),
     Number(
         "draining",
@@ -392,6 +407,12 @@ COUNTER_FAMILIES = (
         "Messages with identity tokens that the node has checked.",
         ("state",),
         _message_identities,
+    ),
+    Family(
+        "identity_token_requests",
+        "Requests for tokens to identity providers, by grant and outcome.",
+        ("grant", "outcome"),
+        _token_requests,
     ),
     Family(
         "session_events",

@@ -234,6 +234,8 @@ def wrong_identity(options: IdentityOptions, certificates: bool) -> Iterator[tup
                 f"{key}.user_url",
                 f"expected one of {known} that identifies a user, found {provider.user_url!r}",
             )
+        if provider.client_secret and provider.client_secret_file:
+            yield key, "expected either 'client_secret' or 'client_secret_file'"
         if provider.introspection is not None:
             yield from _wrong_introspection(f"{key}.introspection", provider.introspection)
         for value in (provider.issuer, provider.domain):

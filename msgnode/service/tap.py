@@ -30,6 +30,7 @@ from msgnode.admin.operator_metrics import OperatorCollector
 from msgnode.admin.pages.wiring import make_dashboard
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
+from msgnode.backends.identity.logins import Logins
 from msgnode.backends.identity.token_validator import Tokens
 from msgnode.cluster.relay.wire import MESSAGE, POLL, RESOURCE, SOCKET_IO
 from msgnode.config.reload import Reloading, ReloadVerdict, Renewable, revision
@@ -69,6 +70,7 @@ from msgnode.service.wiring import (
     add_qos_responder,
     add_registries,
     decision_logs,
+    make_logins,
     make_policy_store,
     make_token_validator,
 )
@@ -137,7 +139,8 @@ def _services(options: Options, reactor: Any, log_levels: LogLevels | None) -> l
     with exit_on_config_error(where):
         records.load()
         back_ends = add_registries(node, reactor, in_thread)
-        add_identity_responder(node, tokens)
+        logins = make_logins(node, tokens, reactor, in_thread)
+        add_identity_responder(node, tokens, logins)
         add_qos_responder(node, reactor)
     lag = EventLoopLag(reactor)
     admins = AdminTokens(config.state)
@@ -162,7 +165,17 @@ def _services(options: Options, reactor: Any, log_levels: LogLevels | None) -> l
     objects = ObjectKeeping(node, reactor)
     reactor.callWhenRunning(tokens.start)
     facts.reloading = _reloading(
-        options, node, tokens, listening, [*served.values()], policies, records, objects, federation, reactor
+        options,
+        node,
+        tokens,
+        logins,
+        listening,
+        [*served.values()],
+        policies,
+        records,
+        objects,
+        federation,
+        reactor,
     )
     return [
         facts.reloading,
@@ -180,6 +193,7 @@ def _services(options: Options, reactor: Any, log_levels: LogLevels | None) -> l
         *(listener for listener in listening if listener.kind == "admin"),
         *((streams,) if streams is not None else ()),
         node.sessions,
+        logins,
         *(listener for listener in listening if listener.kind != "admin"),
         *_welcome(listening),
         *_notifying(node, facts.reloading, reactor),
@@ -256,6 +270,7 @@ def _reloading(
     options: Options,
     node: Node,
     tokens: Tokens,
+    logins: Logins,
     listening: list[Listener],
     factories: list[Any],
     policies: PolicyStore,
@@ -271,7 +286,7 @@ def _reloading(
     certificates = [listener.tls for listener in listening if listener.tls is not None]
     apply = [
         node.apply,
-        partial(add_identity_responder, node, tokens),
+        partial(add_identity_responder, node, tokens, logins),
         *(factory.apply for factory in factories),
         policies.look,
         records.reload,
