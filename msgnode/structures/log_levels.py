@@ -4,7 +4,6 @@ Levels of the log by namespace, which can be changed while the process runs.
 
 from typing import Any
 
-from constantly import NamedConstant
 from twisted.logger import ILogFilterPredicate, LogEvent, LogLevel, PredicateResult
 from zope.interface import implementer
 
@@ -23,7 +22,7 @@ class LogLevels:
         self.level = level
         self.by_namespace: dict[str, str] = {}
 
-    def __call__(self, event: LogEvent) -> NamedConstant:
+    def __call__(self, event: LogEvent) -> Any:
         found: Any = event.get("log_level")
         rank = LEVELS.index(found.name) if found is not None else LEVELS.index(LogLevel.info.name)
         if rank < LEVELS.index(self.of(str(event.get("log_namespace", "")))):

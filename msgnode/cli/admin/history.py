@@ -58,7 +58,7 @@ def lines(found: dict[str, Any], most: int) -> list[str]:
     names, series = list(found["series"]), list(found["series"].values())
     number = max(map(len, series), default=0)
     each = max(1, -(-number // most))
-    cells = []
+    cells: list[list[str]] = []
     for first in range(0, number, each):
         values = [[value for value in of[first : first + each] if value is not None] for of in series]
         if cells or any(values):  # nothing from before the node started
