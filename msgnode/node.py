@@ -47,6 +47,7 @@ from msgnode.cluster.relay.member_relay import MemberRelay
 from msgnode.cluster.relay.relay import Serve, not_served
 from msgnode.cluster.status import ClusterStatus
 from msgnode.config.schema import Config
+from msgnode.foreign.stubs import ForeignStubs
 from msgnode.links.operations import LinkOperations
 from msgnode.policy.enforcement.enforcement import PolicyEnforcement
 from msgnode.policy.enforcement.points import IN, SUBSCRIBE
@@ -131,6 +132,7 @@ class Node:
     ) -> None:
         self.config = config
         self.link_operations: LinkOperations | None = None  # None: no federation is configured
+        self.stubs: ForeignStubs | None = None  # None: the node was put together without them
         self.before_read: Callable[[], object] | None = None  # called before a client's input is handled
         self.cluster_status: ClusterStatus | None = None  # None: the node is alone in its domain
         self.operator_requests = OperatorRequests(f"mn://{config.domain}/{config.node}", clock)

@@ -30,7 +30,7 @@ class ConnectorStub:
     """
     A responder by a stub. `stub` is the domain whose stub it is.
 
-    The stub sees each request with an id of this node's, so that two clients with one id are told apart.
+    The stub sees each request with an id of this node's, so that two clients with one id are distinguished.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ConnectorStub:
             return True
         asked = self._asked.get(message.id) if isinstance(message.id, int) else None
         if asked is None or message.to != asked.message.from_:
-            return True  # too late, or nobody has asked
+            return True  # too late, or no client has asked
         body = message.fields()
         code = body.get("code")
         if isinstance(code, int) and code < 200:

@@ -5,8 +5,10 @@ became of them.
 
 from collections.abc import Callable
 from time import time_ns
+from typing import Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from msgnode.bus.router import Router
@@ -16,6 +18,7 @@ from msgnode.links.exchange.envelopes import time_to_live, without_via
 from msgnode.links.exchange.node_parts import ExchangeOptions
 from msgnode.links.exchange.receipts import AskedReceipts, Path
 from msgnode.links.exchange.status import UNCONFIRMED, response_body, text_of
+from msgnode.protocol import lossless_json
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.queue import MessageQueue, QueuedMessage
@@ -31,7 +34,7 @@ _NO_ROOM = "there is no room for more messages to this domain"
 
 class Waiting(Struct):
     """
-    A message that waits: what its sender is to be told, and its payload.
+    A message that waits: its payload, and the facts by which its sender is answered.
     """
 
     sent: Sent
@@ -99,6 +102,8 @@ class Outbound:
         seconds = time_to_live(message, ExchangeOptions(max_wait_seconds=wait))
         until = self._clock.seconds() + seconds
         payload = without_via(message)
+        if message.receipt:
+            payload = _without_receipt(payload)  # which this node gives
         self._check_room(session, len(payload))
         asked, message.receipt = message.receipt, False
         sent = Sent(message, session.sid, asked, self._domain, until)
@@ -173,7 +178,7 @@ class Outbound:
 
     def released(self, addresses: list[str]) -> None:
         """
-        What waited for the subscription of these addresses may leave.
+        Sends the messages that waited for the subscription of these addresses.
         """
         self._put_back([kept for address in addresses for kept in self._held.pop(address, ())])
         self.flush()
@@ -275,3 +280,17 @@ class Outbound:
     def _here(self, sent: Sent) -> Path:
         micros = max(0, time_ns() - sent.received_at) // 1000 if sent.received_at else 0
         return ((self._node, micros),)
+
+
+def _without_receipt(data: bytes) -> bytes:
+    """
+    The message without the wish for a receipt.
+    """
+    try:
+        fields: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Raw])
+        fields.pop("receipt", None)
+        return msgspec.json.encode(fields)
+    except msgspec.DecodeError:  # a lone surrogate, which msgspec refuses
+        fields = lossless_json.loads(data)
+        fields.pop("receipt", None)
+        return lossless_json.dumps(fields)

@@ -54,6 +54,7 @@ from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.policy.administration.policy_store import PolicyStore
 from msgnode.service.data_plane_selection import data_plane_services, make_data_plane
 from msgnode.service.federation import Federation, make_federation, warn_of_links
+from msgnode.service.foreign import Foreign, make_foreign
 from msgnode.service.lifecycle import NodeService, SecondSignal, exit_on_config_error
 from msgnode.service.options import Options
 from msgnode.service.process.systemd import systemd_notifier
@@ -134,6 +135,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         back_ends = add_registries(node, reactor, in_thread)
         add_identity_responder(node, tokens)
         add_qos_responder(node, reactor)
+        foreign = make_foreign(node, reactor, in_thread)
     lag = EventLoopLag(reactor)
     admins = AdminTokens(config.state)
     policies = make_policy_store(node, reactor, in_thread)
@@ -155,7 +157,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         federation.joined = partial(_release, clients)
     reactor.callWhenRunning(tokens.start)
     facts.reloading = _reloading(
-        options, node, tokens, listening, [*served.values()], policies, records, federation, reactor
+        options, node, tokens, listening, [*served.values()], policies, records, federation, foreign, reactor
     )
     return [
         facts.reloading,
@@ -171,6 +173,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         # The admin listener still answers while clients are notified that the node stops.
         *(listener for listener in listening if listener.kind == "admin"),
         *((streams,) if streams is not None else ()),
+        foreign,
         node.sessions,
         *(listener for listener in listening if listener.kind != "admin"),
         *_welcome(listening),
@@ -253,6 +256,7 @@ def _reloading(
     policies: PolicyStore,
     records: RecordsLoader,
     federation: Federation | None,
+    foreign: Foreign,
     reactor: Any,
 ) -> Reloading:
     """
@@ -266,6 +270,7 @@ def _reloading(
         *(factory.apply for factory in factories),
         policies.look,
         records.reload,
+        foreign.apply,
     ]
     renewed: list[Renewable] = [*certificates, tokens]
     if federation is not None:
