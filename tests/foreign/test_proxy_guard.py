@@ -3,18 +3,15 @@ The guard of addresses: what the node connects to for a foreign domain.
 """
 
 from ipaddress import ip_address
-from typing import Any
 
-from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.error import ConnectError, DNSLookupError
-from twisted.internet.interfaces import IHostnameResolver
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.testing import MemoryReactorClock
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface import implementer
 
 from msgnode.foreign.proxy.guard import RESOLVE_SECONDS, AddressGuard, NotPermitted, is_public, split_port
+from tests.support.stub_processes import Names
 
 PRIVATE = [
     "127.0.0.1",
@@ -64,29 +61,6 @@ PUBLIC = [
     "::ffff:1.1.1.1",
     "2002:101:101::1",
 ]
-
-
-@implementer(IHostnameResolver)
-class Names:
-    """
-    A resolver with the answers that it is given, each used once.
-    """
-
-    def __init__(self, *answers: list[str] | None) -> None:
-        self.answers = list(answers)
-
-    def resolveHostName(
-        self, receiver: Any, hostName: str, portNumber: int = 0, *rest: Any, **more: Any
-    ) -> Any:
-        answer = self.answers.pop(0)
-        if answer is None:
-            return receiver  # it never answers
-        receiver.resolutionBegan(None)
-        for text in answer:
-            kind = IPv6Address if ":" in text else IPv4Address
-            receiver.addressResolved(kind("TCP", text, portNumber))
-        receiver.resolutionComplete()
-        return receiver
 
 
 class AddressGuardTests(SynchronousTestCase):

@@ -7,7 +7,7 @@
  */
 
 const { parse, stringify } = JSON;
-const { freeze, getOwnPropertyNames, create } = Object;
+const { freeze, getOwnPropertyNames, create, defineProperty } = Object;
 const { exit, inspect } = Deno;
 const { setTimeout, TextDecoder, TextEncoder, EventTarget, Event, MessageEvent, CloseEvent, ErrorEvent } = globalThis;
 const { URL, Request, Response, Headers, Blob, Uint8Array, ArrayBuffer, Error, Function, Promise } = globalThis;
@@ -90,14 +90,16 @@ async function readLines(use) {
 
 class MiniBus {
   #url;
+  #runtime;
   #limit;
   #listeners = create(null);
   #callbacks = create(null);
   #count = 0;
   #ids = 0;
 
-  constructor(url, limit, status) {
+  constructor({ url, limit, config }, status) {
     this.#url = url;
+    this.#runtime = config.runtimeURL;
     this.#limit = limit;
     this.status = status;
   }
@@ -155,7 +157,7 @@ class MiniBus {
       return message.id;
     }
     let sent = message;
-    if (body?.via === this.#url) {
+    if (this.#isOwn(body?.via)) {
       sent = { ...message, body: { ...body } };
       delete sent.body.via;
     }
@@ -164,6 +166,11 @@ class MiniBus {
     if (encode(text).length > this.#limit) throw new Error(`a message has at most ${this.#limit} bytes`);
     emit(`{"k":"posted","m":${text}}`);
     return message.id;
+  }
+
+  /** Stubs mark what they carry with their own address, or with that of their session. */
+  #isOwn(via) {
+    return via !== undefined && (via === this.#url || find(`${via}/`, `${this.#runtime}/`) === 0);
   }
 
   /** A message of the node's. Older stubs throw if there is no body. */
@@ -310,6 +317,10 @@ function cleanGlobals() {
   for (const name of getOwnPropertyNames(globalThis)) {
     if (!kept[name] && !delete globalThis[name]) globalThis[name] = undefined;
   }
+  // Deno's stdin uses them as they are at the time.
+  for (const name of ['call', 'apply', 'bind']) {
+    defineProperty(Function.prototype, name, { writable: false, configurable: false });
+  }
 }
 
 function console() {
@@ -407,7 +418,7 @@ class Stub {
 
   constructor(start) {
     this.#url = start.url;
-    this.bus = new MiniBus(start.url, start.limit, (value, desc) => this.#said(value, desc));
+    this.bus = new MiniBus(start, (value, desc) => this.#said(value, desc));
   }
   #url;
 

@@ -25,8 +25,8 @@ from msgnode.foreign.stub_host import StubEvents, StubHost, StubStart
 from msgnode.transport.endpoints import TLSTrust
 
 HERE = Path(__file__).parent
-# V8 without its compilers: a stub does little but JSON, and most vulnerabilities of V8 are in them. Memory that
-# is reserved for machine code would also count as data.
+# V8 without its compilers: a stub does little but JSON, and most vulnerabilities of V8 are in them. Memory
+# that is reserved for machine code would also count as data.
 V8_FLAGS = ("--jitless", "--single-threaded")
 DENO_OPTIONS = (
     "--no-prompt",

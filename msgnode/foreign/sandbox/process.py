@@ -114,7 +114,6 @@ class StubProcess(ProcessProtocol):
         self._watch = Watch(
             self._clock,
             self.transport.pid,
-            limits.memory_bytes,
             lambda number: self._write(encoded("ping", n=number)),
             self.kill,
         )
