@@ -242,7 +242,7 @@ class Lifecycle:
         if not isinstance(why, Unusable):
             log.failure("the stub of {domain} could not be fetched", failed, domain=self.domain)
             why = Unusable("it could not be fetched")
-        self.record.counts["not fetched"] += 1
+        self.record.counts["fetch-failed"] += 1
         if found is not None:
             self._start(found)
             return
@@ -275,7 +275,7 @@ class Lifecycle:
             hosts=code.hosts(listed),
             limits=limits_of(options, stub),
         )
-        self.record.counts["starts"] += 1
+        self.record.counts["start"] += 1
         return StubInstance(code, start, slot, self, around.clock)
 
     def status_changed(self, process: StubInstance, desc: str) -> None:
@@ -312,7 +312,7 @@ class Lifecycle:
         log.info("the stub of {domain} has a new version", domain=self.domain)
         self.record.use(process.code, process.start_options.hosts)
         self.record.change(LIVE)
-        self.record.counts["replaced"] += 1
+        self.record.counts["version-replaced"] += 1
         self._traffic.was_lost()
         self._became_live(process)
         if before is not None:
@@ -330,13 +330,13 @@ class Lifecycle:
         if process is self.candidate:
             self.candidate = None
             self._around.store.reject(process.code)
-            self.record.counts["rejected versions"] += 1
+            self.record.counts["version-rejected"] += 1
             self.record.change(self.record.state, f"a new version was not live: {why}")
             return
         if process is not self.current:
             return
         self.current = None
-        self.record.counts["failures"] += 1
+        self.record.counts["failure"] += 1
         self._traffic.was_lost()
         now = self._around.clock.seconds()
         if process.was_live and now >= self._live_at + STABLE_SECONDS:
@@ -413,7 +413,7 @@ class Lifecycle:
 
     def _no_version(self, failed: Failure) -> None:
         if not isinstance(failed.value, CancelledError):
-            self.record.counts["not fetched"] += 1
+            self.record.counts["fetch-failed"] += 1
             self.record.change(self.record.state, str(failed.value))
 
     def _try_version(self, code: StubCode) -> None:

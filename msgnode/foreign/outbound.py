@@ -5,20 +5,18 @@ became of them.
 
 from collections.abc import Callable
 from time import time_ns
-from typing import Any
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from msgnode.bus.router import Router
 from msgnode.bus.routing_table import RoutingTable
+from msgnode.foreign.header_edit import edited
 from msgnode.links.exchange.awaited import AwaitedAnswers, Sent
 from msgnode.links.exchange.envelopes import time_to_live, without_via
 from msgnode.links.exchange.node_parts import ExchangeOptions
 from msgnode.links.exchange.receipts import AskedReceipts, Path
 from msgnode.links.exchange.status import UNCONFIRMED, response_body, text_of
-from msgnode.protocol import lossless_json
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.queue import MessageQueue, QueuedMessage
@@ -103,7 +101,7 @@ class Outbound:
         until = self._clock.seconds() + seconds
         payload = without_via(message)
         if message.receipt:
-            payload = _without_receipt(payload)  # which this node gives
+            payload = edited(payload, receipt=None)  # which this node gives
         self._check_room(session, len(payload))
         asked, message.receipt = message.receipt, False
         sent = Sent(message, session.sid, asked, self._domain, until)
@@ -280,17 +278,3 @@ class Outbound:
     def _here(self, sent: Sent) -> Path:
         micros = max(0, time_ns() - sent.received_at) // 1000 if sent.received_at else 0
         return ((self._node, micros),)
-
-
-def _without_receipt(data: bytes) -> bytes:
-    """
-    The message without the wish for a receipt.
-    """
-    try:
-        fields: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Raw])
-        fields.pop("receipt", None)
-        return msgspec.json.encode(fields)
-    except msgspec.DecodeError:  # a lone surrogate, which msgspec refuses
-        fields = lossless_json.loads(data)
-        fields.pop("receipt", None)
-        return lossless_json.dumps(fields)

@@ -107,10 +107,11 @@ def check_deno(config: Config) -> None:
         raise ConfigError(f"foreign.accept: {why}") from None
 
 
-def addresses_of(connector: Connector, domain: str) -> tuple[str, ...]:
+def addresses_of(connector: Connector, config: Config) -> tuple[str, ...]:
     """
     The addresses at which a connector answers.
     """
+    domain = config.domain
     service = f"domain://msg-node.{domain}"
     own = {
         "registry": (f"domain://registry.{domain}",),
@@ -118,7 +119,9 @@ def addresses_of(connector: Connector, domain: str) -> tuple[str, ...]:
         "idm": (f"domain://idm.{domain}", f"{service}/idm"),
         "qos": (f"domain://qos-broker.{domain}", f"{service}/qos-broker"),
     }[connector]
-    return tuple(f"{address}{slash}" for address in own for slash in ("", "/"))
+    found = tuple(f"{address}{slash}" for address in own for slash in ("", "/"))
+    providers = config.identity.providers if connector == "idm" else []
+    return (*found, *(f"domain-idp://{provider.domain}" for provider in providers))
 
 
 NAMES: dict[Connector, str] = {
@@ -135,7 +138,7 @@ def add_connector_stubs(node: Node, stubs: ForeignStubs, clock: Any) -> None:
     """
     for name, options in node.config.connectors.items():
         connector = ConnectorStub(
-            addresses_of(name, node.config.domain),
+            addresses_of(name, node.config),
             options.stub,
             f"the {NAMES[name]}",
             clock,

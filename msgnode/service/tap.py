@@ -31,6 +31,7 @@ from msgnode.admin.operator_metrics import OperatorCollector
 from msgnode.admin.pages.wiring import make_dashboard
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
+from msgnode.admin.stubs.stub_metrics import StubCollector
 from msgnode.backends.identity.token_validator import Tokens
 from msgnode.cluster.relay.wire import MESSAGE, POLL, SOCKET_IO
 from msgnode.config.reload import Reloading, ReloadVerdict, Renewable, revision
@@ -393,6 +394,7 @@ def _admin_resources(
         LinkCollector(links),
         ClusterCollector(lambda: node.cluster_status),
         OperatorCollector(operations),
+        StubCollector(lambda: node.stubs),
         facts=operations.inspector.facts,
     )
     health = HealthResource(node, reactor)

@@ -3,6 +3,7 @@ A node in memory with foreign stubs: the processes and the fetches are fakes tru
 """
 
 import json
+from collections.abc import Callable
 from typing import Any
 from unittest import TestCase
 
@@ -107,7 +108,7 @@ class MemoryHosts:
 
     def __init__(self) -> None:
         self.stubs: list[MemoryStub] = []
-        self.makes = MemoryStub
+        self.makes: Callable[[StubStart, StubEvents], MemoryStub] = MemoryStub
 
     def start(self, start: StubStart, events: StubEvents) -> MemoryStub:
         self.stubs.append(self.makes(start, events))

@@ -250,3 +250,15 @@ def probe(client: AdminClient, from_: str, to: str, kind: str, body: str) -> Non
         lines.append(f"policies: {printable(str(policy.get('effect', '')))}{rule}")
     client.console.result("\n".join(lines), found)
     raise SystemExit(REFUSED if found["outcome"] in ("refused", "no-route") else 0)
+
+
+@click.command(short_help="Start, stop or restart the stub of a foreign domain.")
+@click.argument("what", type=click.Choice(["start", "stop", "restart"]))
+@click.argument("domain")
+@acts
+def stub(client: AdminClient, what: str, domain: str, reason: str, dry_run: bool) -> None:
+    """
+    Start, stop or restart the stub of a foreign domain.
+    """
+    found = do(client, "stubs", domain, what, dry_run=dry_run, reason=reason)
+    tell(client, f"{what} the stub", found, "domain")
