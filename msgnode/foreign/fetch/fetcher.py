@@ -117,15 +117,7 @@ class StubFetcher:
     async def _catalogue(self, guard: Guard, domain: str) -> StubCode:
         url = f"https://catalogue.{domain}{WELL_KNOWN}"
         data = await self._get(guard, url, 2 * self._options.max_code_bytes + MAX_DESCRIPTOR_BYTES)
-        try:
-            entry = msgspec.json.decode(data)
-            package = entry.pop("sourcePackage", None) if isinstance(entry, dict) else None
-            if not isinstance(package, dict):
-                raise ValueError("its entry has no object 'sourcePackage'")
-            code = source_code(package)
-        except (ValueError, RecursionError) as why:
-            raise Unusable(f"the catalogue of {domain} is malformed: {str(why)[:200]}") from None
-        return StubCode(domain, url, code, msgspec.json.encode(entry))
+        return read_catalogue(domain, url, data)
 
     async def _get(self, guard: Guard, url: str, most: int) -> bytes:
         parts = urlsplit(url)
@@ -148,6 +140,21 @@ class StubFetcher:
         if response.status != 200:
             raise Unusable(f"{url}: status {response.status}", response.status in _NOT_THERE)
         return response.content
+
+
+def read_catalogue(domain: str, url: str, data: bytes) -> StubCode:
+    """
+    The stub in an entry of a catalogue. Unusable if there is none.
+    """
+    try:
+        entry = msgspec.json.decode(data)
+        package = entry.pop("sourcePackage", None) if isinstance(entry, dict) else None
+        if not isinstance(package, dict):
+            raise ValueError("its entry has no object 'sourcePackage'")
+        code = source_code(package)
+    except (ValueError, RecursionError) as why:
+        raise Unusable(f"the catalogue of {domain} is malformed: {str(why)[:200]}") from None
+    return StubCode(domain, url, code, msgspec.json.encode(entry))
 
 
 def source_code(package: dict[str, Any]) -> bytes:
