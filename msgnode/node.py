@@ -52,6 +52,7 @@ from msgnode.cluster.relay.member_relay import MemberRelay
 from msgnode.cluster.relay.relay import Serve, not_served
 from msgnode.cluster.status import ClusterStatus
 from msgnode.config.schema import Config
+from msgnode.foreign.stubs import ForeignStubs
 from msgnode.links.operations import LinkOperations
 from msgnode.policy.enforcement.enforcement import PolicyEnforcement
 from msgnode.policy.enforcement.points import IN, SUBSCRIBE
@@ -137,6 +138,7 @@ class Node:
     ) -> None:
         self.config = config
         self.link_operations: LinkOperations | None = None  # None: no federation is configured
+        self.stubs: ForeignStubs | None = None  # None: the node was put together without them
         self.before_read: Callable[[], object] | None = None  # called before a client's input is handled
         self.logins: Logins | None = None  # None: no identity responder is on
         self.cluster_status: ClusterStatus | None = None  # None: the node is alone in its domain

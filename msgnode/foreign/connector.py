@@ -10,9 +10,10 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from msgnode.foreign.foreign_domain import ForeignDomain
+from msgnode.foreign.header_edit import edited
 from msgnode.links.exchange.envelopes import without_via
-from msgnode.protocol.errors import Rejected
-from msgnode.protocol.message import Message, compose, decode
+from msgnode.protocol.errors import NotOffered, Rejected
+from msgnode.protocol.message import Message, compose, recall
 from msgnode.sessions.session import Session
 
 
@@ -30,7 +31,7 @@ class ConnectorStub:
     """
     A responder by a stub. `stub` is the domain whose stub it is.
 
-    The stub sees each request with an id of this node's, so that two clients with one id are told apart.
+    The stub sees each request with an id of this node's, so that two clients with one id are distinguished.
     """
 
     def __init__(
@@ -68,25 +69,27 @@ class ConnectorStub:
         """
         The answer of the stub: 504 without one in time, 503 while the stub is not live or takes no more.
         """
+        if message.type.lower() == "response":
+            raise NotOffered(f"{self._what} sends no requests, so it accepts no responses")
         domain = self._domain
         if domain is None:
             raise Rejected(f"the stub for {self._what} does not run", 503, "back-end")
         domain.lifecycle.want()
         if not domain.lifecycle.is_live or len(self._asked) >= self._in_flight:
-            raise Rejected(
-                f"the stub for {self._what} takes no requests now; try again later", 503, "back-end"
-            )
+            raise self._busy()
         self._last_id += 1
         id = self._last_id
-        if not domain.post(_with_id(message, id)):
-            raise Rejected(
-                f"the stub for {self._what} takes no requests now; try again later", 503, "back-end"
-            )
         answer: Deferred[Message] = Deferred()
-        self._asked[id] = Asked(
-            message, answer, self._clock.callLater(self._deadline_seconds, self._late, id)
-        )
+        asked = Asked(message, answer, self._clock.callLater(self._deadline_seconds, self._late, id))
+        self._asked[id] = asked
+        if not domain.post(edited(without_via(message), id=id)):
+            asked.timer.cancel()
+            del self._asked[id]
+            raise self._busy()
         return answer
+
+    def _busy(self) -> Rejected:
+        return Rejected(f"the stub for {self._what} takes no requests now; try again later", 503, "back-end")
 
     def take(self, message: Message) -> bool:
         """
@@ -99,14 +102,14 @@ class ConnectorStub:
             return True
         asked = self._asked.get(message.id) if isinstance(message.id, int) else None
         if asked is None or message.to != asked.message.from_:
-            return True  # too late, or nobody has asked
-        body = message.fields()
-        code = body.get("code")
+            return True  # too late, or no client has asked
+        code = message.field("code")
         if isinstance(code, int) and code < 200:
             return True  # another one follows
         del self._asked[message.id]  # type: ignore[arg-type]
         asked.timer.cancel()
-        asked.answer.callback(asked.message.reply(body))
+        asked.message.code = code if isinstance(code, int) else 0
+        asked.answer.callback(_reply(asked.message, message))
         return True
 
     def _notify(self, message: Message) -> None:
@@ -123,9 +126,11 @@ class ConnectorStub:
         asked.answer.errback(Rejected(f"Error contacting the stub for {self._what}.", 504, "back-end"))
 
 
-def _with_id(message: Message, id: int) -> bytes:
+def _reply(request: Message, answer: Message) -> Message:
     """
-    The bytes of the message with another id, and without `via`.
+    The stub's answer, with the id of the client's request.
     """
-    found = decode(without_via(message))
-    return compose(id, found.type, found.from_, str(found.to), found.fields(), found.transaction).data
+    changes = {"id": request.id, "from": request.to, "to": request.from_, "transaction": request.transaction}
+    reply = recall(edited(answer.data, **changes))
+    reply.log = request.log
+    return reply

@@ -6,10 +6,12 @@ A domain that is linked, or could be, is never reached by a stub.
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.task import LoopingCall
+from twisted.python.failure import Failure
 
 from msgnode.bus.components import ForeignDomains
 from msgnode.config.foreign import ForeignStub
@@ -22,6 +24,7 @@ from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
+from msgnode.structures.time_slices import ADDRESSES
 
 SWEEP_SECONDS = 30.0
 _MANAGER = "domain://msg-node."
@@ -57,6 +60,8 @@ class StubDomains:
 
     def start(self) -> None:
         self._sweeping.start(SWEEP_SECONDS, now=False)
+        for session in list(self._node.sessions):
+            self._node.slices.work(self._observe_again(session))
 
     def stop(self) -> Deferred[Any]:
         """
@@ -197,6 +202,7 @@ class StubDomains:
     def adopt(self, session: Session) -> None:
         if self.links is not None:
             self.links.adopt(session)
+        self._node.slices.work(self._observe_again(session))
 
     def together(self) -> AbstractContextManager[None]:
         return self.links.together() if self.links is not None else nullcontext()
@@ -213,11 +219,29 @@ class StubDomains:
             waiting.append(self._observe(home, some, session))
         return _first_failure(waiting) if waiting else None
 
+    def _observe_again(self, session: Session) -> Iterator[None]:
+        """
+        Subscribes for a session that was here before, or comes from another member, in slices.
+        """
+        if session.is_node:
+            return
+        bound = iter(list(session.bindings))
+        while some := list(islice(bound, ADDRESSES)):
+            by_domain: dict[str, list[str]] = {}
+            for address in some:
+                home = self._stub_home(address)
+                if home and not self._is_held_here(address, home):
+                    by_domain.setdefault(home, []).append(address)
+            for home, addresses in by_domain.items():
+                self._observe(home, addresses, session).addErrback(_not_told)
+            yield
+
     def _observe(self, home: str, addresses: list[str], session: Session) -> Deferred[None]:
         refused: Deferred[None] = Deferred()
         try:
             return self.find(home).observe(addresses, session)
         except Rejected as why:
+            why.has_reason_in_reply = True
             refused.errback(why)
         return refused
 
@@ -228,6 +252,13 @@ class StubDomains:
         found = self._domains.get(home) if home else None
         if found is not None:
             found.subscriptions.unbound(address, session)
+
+
+def _not_told(why: Failure) -> None:
+    """
+    Ignores a refusal that no client waits for.
+    """
+    why.trap(Rejected)
 
 
 def _first_failure(waiting: list[Deferred[None]]) -> Deferred[None]:

@@ -11,7 +11,7 @@ from msgnode.foreign.host_names import HostNames
 from msgnode.foreign.inbound import Inbound, Taker
 from msgnode.foreign.lifecycle import Lifecycle, Surroundings, limits_of
 from msgnode.foreign.outbound import Outbound
-from msgnode.foreign.stub_process import StubProcess
+from msgnode.foreign.stub_instance import StubInstance
 from msgnode.foreign.stub_record import StubRecord
 from msgnode.foreign.stub_session import make_session
 from msgnode.foreign.subscriptions import Subscriptions
@@ -162,7 +162,7 @@ class ForeignDomain:
             self.subscriptions.flush()
             self.outbound.may_send()
 
-    def received(self, message: bytes, process: StubProcess) -> None:
+    def received(self, message: bytes, process: StubInstance) -> None:
         self.lifecycle.used()
         self._inbound.receive(message)
 
@@ -227,7 +227,7 @@ class ForeignDomain:
 
     def stop(self) -> Deferred[Any]:
         """
-        Ends the stub; senders of what waits are told.
+        Ends the stub; senders of what waits are answered.
         """
         stopped = self.lifecycle.stop()
         self.outbound.stop(Rejected(STOPPING, 502, "no-path"))

@@ -1,5 +1,5 @@
 """
-What a stub posts: it is believed for its own domain only, and goes to clients here only.
+Messages that a stub posts: they are believed for its own domain only, and go to clients here only.
 """
 
 from collections.abc import Callable

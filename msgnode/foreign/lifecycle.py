@@ -1,7 +1,7 @@
 """
 The lifecycle of a domain's stub: fetched, started, live, restarted with a back-off, stopped when it is idle.
 
-A new version runs beside the old one until it is live.
+A new version runs next to the old one until it is live.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from msgnode.foreign.fetch.code_store import CodeStore
 from msgnode.foreign.fetch.fetcher import Fetcher
 from msgnode.foreign.fetch.stub_code import StubCode, Unusable
 from msgnode.foreign.stub_host import StubHosts, StubLimits, StubStart
-from msgnode.foreign.stub_process import StubProcess
+from msgnode.foreign.stub_instance import StubInstance
 from msgnode.foreign.stub_record import (
     ABSENT,
     DISCONNECTED,
@@ -87,7 +87,7 @@ class Traffic(Protocol):
         """
 
     def may_send(self) -> None: ...
-    def received(self, message: bytes, process: StubProcess) -> None: ...
+    def received(self, message: bytes, process: StubInstance) -> None: ...
     def gave_up(self, why: Rejected) -> None:
         """
         No stub can be run for now.
@@ -101,7 +101,7 @@ class Traffic(Protocol):
 
 class Lifecycle:
     """
-    The lifecycle of one domain's stub (ProcessListener). `current` is its process; None: there is none.
+    The lifecycle of one domain's stub (InstanceListener). `current` is its process; None: there is none.
 
     `candidate` is a process of another version that is not live yet.
     """
@@ -109,8 +109,8 @@ class Lifecycle:
     def __init__(self, domain: str, around: Surroundings, record: StubRecord, traffic: Traffic) -> None:
         self.domain = domain
         self.record = record
-        self.current: StubProcess | None = None
-        self.candidate: StubProcess | None = None
+        self.current: StubInstance | None = None
+        self.candidate: StubInstance | None = None
         self._around = around
         self._traffic = traffic
         self._used_at = self._live_at = 0.0
@@ -157,7 +157,7 @@ class Lifecycle:
 
     def restart(self) -> None:
         """
-        Ends what runs, and begins anew, as if nothing had failed.
+        Ends what runs, and begins again, as if nothing had failed.
         """
         self._failures, self._refused, self._fetched_at = 0, None, -FETCH_AGAIN_SECONDS
         self.stop("an operator has restarted it")
@@ -242,7 +242,7 @@ class Lifecycle:
         if not isinstance(why, Unusable):
             log.failure("the stub of {domain} could not be fetched", failed, domain=self.domain)
             why = Unusable("it could not be fetched")
-        self.record.counts["not fetched"] += 1
+        self.record.counts["fetch-failed"] += 1
         if found is not None:
             self._start(found)
             return
@@ -262,7 +262,7 @@ class Lifecycle:
         self.record.use(code, self.current.start_options.hosts)
         self.current.start(self._around.hosts)
 
-    def _make(self, code: StubCode, slot: int) -> StubProcess:
+    def _make(self, code: StubCode, slot: int) -> StubInstance:
         around = self._around
         stub, options = around.table(self.domain), around.options
         listed = (*options.hosts, *(stub.hosts if stub is not None else ()))
@@ -275,10 +275,10 @@ class Lifecycle:
             hosts=code.hosts(listed),
             limits=limits_of(options, stub),
         )
-        self.record.counts["starts"] += 1
-        return StubProcess(code, start, slot, self, around.clock)
+        self.record.counts["start"] += 1
+        return StubInstance(code, start, slot, self, around.clock)
 
-    def status_changed(self, process: StubProcess, desc: str) -> None:
+    def status_changed(self, process: StubInstance, desc: str) -> None:
         if process is self.candidate:
             if process.is_live:
                 self._replace(process)
@@ -298,12 +298,12 @@ class Lifecycle:
             self._traffic.was_lost()
         self._prod_later()
 
-    def _became_live(self, process: StubProcess) -> None:
+    def _became_live(self, process: StubInstance) -> None:
         self._live_at = self._around.clock.seconds()
         self._around.store.was_live(process.code)
         self._traffic.became_live()
 
-    def _replace(self, process: StubProcess) -> None:
+    def _replace(self, process: StubInstance) -> None:
         """
         The new version takes over.
         """
@@ -312,31 +312,31 @@ class Lifecycle:
         log.info("the stub of {domain} has a new version", domain=self.domain)
         self.record.use(process.code, process.start_options.hosts)
         self.record.change(LIVE)
-        self.record.counts["replaced"] += 1
+        self.record.counts["version-replaced"] += 1
         self._traffic.was_lost()
         self._became_live(process)
         if before is not None:
             before.stop()
 
-    def posted(self, process: StubProcess, message: bytes) -> None:
+    def posted(self, process: StubInstance, message: bytes) -> None:
         if process is self.current or process is self.candidate:
             self._traffic.received(message, process)
 
-    def ready(self, process: StubProcess) -> None:
+    def ready(self, process: StubInstance) -> None:
         if process is self.current:
             self._traffic.may_send()
 
-    def ended(self, process: StubProcess, why: str) -> None:
+    def ended(self, process: StubInstance, why: str) -> None:
         if process is self.candidate:
             self.candidate = None
             self._around.store.reject(process.code)
-            self.record.counts["rejected versions"] += 1
+            self.record.counts["version-rejected"] += 1
             self.record.change(self.record.state, f"a new version was not live: {why}")
             return
         if process is not self.current:
             return
         self.current = None
-        self.record.counts["failures"] += 1
+        self.record.counts["failure"] += 1
         self._traffic.was_lost()
         now = self._around.clock.seconds()
         if process.was_live and now >= self._live_at + STABLE_SECONDS:
@@ -344,7 +344,7 @@ class Lifecycle:
         self._failures += 1
         self._after_failure(process, why)
 
-    def _after_failure(self, process: StubProcess, why: str) -> None:
+    def _after_failure(self, process: StubInstance, why: str) -> None:
         around, entry = self._around, self._around.store.entry(self.domain)
         if not process.was_live and entry.good and entry.good != process.code.key:
             around.store.reject(process.code)
@@ -413,12 +413,12 @@ class Lifecycle:
 
     def _no_version(self, failed: Failure) -> None:
         if not isinstance(failed.value, CancelledError):
-            self.record.counts["not fetched"] += 1
+            self.record.counts["fetch-failed"] += 1
             self.record.change(self.record.state, str(failed.value))
 
     def _try_version(self, code: StubCode) -> None:
         """
-        Runs another version beside the current one.
+        Runs another version next to the current one.
         """
         current, entry = self.current, self._around.store.entry(self.domain)
         if current is None or current.code.key == code.key or entry.rejected == code.key:

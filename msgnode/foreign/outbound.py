@@ -11,6 +11,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from msgnode.bus.router import Router
 from msgnode.bus.routing_table import RoutingTable
+from msgnode.foreign.header_edit import edited
 from msgnode.links.exchange.awaited import AwaitedAnswers, Sent
 from msgnode.links.exchange.envelopes import time_to_live, without_via
 from msgnode.links.exchange.node_parts import ExchangeOptions
@@ -31,7 +32,7 @@ _NO_ROOM = "there is no room for more messages to this domain"
 
 class Waiting(Struct):
     """
-    A message that waits: what its sender is to be told, and its payload.
+    A message that waits: its payload, and the facts by which its sender is answered.
     """
 
     sent: Sent
@@ -99,6 +100,8 @@ class Outbound:
         seconds = time_to_live(message, ExchangeOptions(max_wait_seconds=wait))
         until = self._clock.seconds() + seconds
         payload = without_via(message)
+        if message.receipt:
+            payload = edited(payload, receipt=None)  # which this node gives
         self._check_room(session, len(payload))
         asked, message.receipt = message.receipt, False
         sent = Sent(message, session.sid, asked, self._domain, until)
@@ -173,7 +176,7 @@ class Outbound:
 
     def released(self, addresses: list[str]) -> None:
         """
-        What waited for the subscription of these addresses may leave.
+        Sends the messages that waited for the subscription of these addresses.
         """
         self._put_back([kept for address in addresses for kept in self._held.pop(address, ())])
         self.flush()

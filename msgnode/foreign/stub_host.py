@@ -38,7 +38,7 @@ class StubStart(Struct, frozen=True):
 
 class StubEvents(Protocol):
     """
-    What a stub's process tells the node.
+    Events that a stub's process reports to the node.
     """
 
     def posted(self, message: bytes) -> None:

@@ -17,6 +17,11 @@ STOPPED, FAILED = "stopped", "failed"
 STATES = (ABSENT, DOWNLOADING, VERIFIED, CREATED, IN_PROGRESS, LIVE, DISCONNECTED, STOPPED, FAILED)
 
 MAX_TEXT_CHARS = 500
+# The words under which a stub's events are counted, in addition to the reasons of refusals.
+EVENTS = (
+    *("start", "failure", "fetch-failed", "version-replaced", "version-rejected", "sent", "received", "echo"),
+    *("old-answer", "rate", "peer", "malformed", "stale", "overflow", "no-path"),
+)
 
 log = Logger()
 
@@ -77,7 +82,7 @@ class StubRecord:
             "hosts": list(self.hosts),
             "waiting": self.waiting,
             "subscribed": self.addresses,
-            "failures": self.counts["failures"],
+            "failures": self.counts["failure"],
             "last_error": self.last_error,
             "figures": dict(self.counts),
         }

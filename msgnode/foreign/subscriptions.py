@@ -170,7 +170,7 @@ class Subscriptions:
 
     def up(self) -> None:
         """
-        The foreign node is reached, perhaps again: it is told all addresses.
+        The foreign node is reached, perhaps again: it gets all addresses.
         """
         self._forget_requests()
         self._is_up = True
@@ -198,10 +198,11 @@ class Subscriptions:
         """
         while self._is_up and self._fresh:
             some = list(islice(self._fresh, ADDRESSES_AT_ONCE))
-            if not self._ask(some):
-                return  # until the stub is ready
             for address in some:
-                self._fresh.pop(address, None)
+                del self._fresh[address]
+            if not self._ask(some):
+                self._fresh = dict.fromkeys(some) | self._fresh
+                return  # until the stub is ready
 
     def answered(self, message: Message) -> bool:
         """
@@ -239,13 +240,16 @@ class Subscriptions:
             self._fresh[address] = None
 
     def _ask(self, addresses: list[str]) -> bool:
-        if not self._send("subscribe", addresses):
-            return False
+        id = self._last_id + 1
+        self._requests[id] = Request(addresses, self._clock.callLater(ANSWER_SECONDS, self._too_late, id))
         for address in addresses:
             self._addresses[address].is_asked = True
-        id = self._last_id
-        self._requests[id] = Request(addresses, self._clock.callLater(ANSWER_SECONDS, self._too_late, id))
-        return True
+        if self._send("subscribe", addresses):
+            return True
+        self._requests.pop(id).timer.cancel()
+        for address in addresses:
+            self._addresses[address].is_asked = False
+        return False
 
     def _send(self, type: str, addresses: list[str]) -> bool:
         self._last_id += 1

@@ -30,6 +30,7 @@ from msgnode.admin.operator_metrics import OperatorCollector
 from msgnode.admin.pages.wiring import make_dashboard
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
+from msgnode.admin.stubs.stub_metrics import StubCollector
 from msgnode.backends.identity.logins import Logins
 from msgnode.backends.identity.token_validator import Tokens
 from msgnode.cluster.relay.wire import MESSAGE, POLL, RESOURCE, SOCKET_IO
@@ -56,6 +57,7 @@ from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.policy.administration.policy_store import PolicyStore
 from msgnode.service.data_plane_selection import data_plane_services, make_data_plane
 from msgnode.service.federation import Federation, make_federation, warn_of_links
+from msgnode.service.foreign import Foreign, make_foreign
 from msgnode.service.lifecycle import NodeService, SecondSignal, exit_on_config_error
 from msgnode.service.objects import ObjectKeeping
 from msgnode.service.options import Options
@@ -142,6 +144,7 @@ def _services(options: Options, reactor: Any, log_levels: LogLevels | None) -> l
         logins = make_logins(node, tokens, reactor, in_thread)
         add_identity_responder(node, tokens, logins)
         add_qos_responder(node, reactor)
+        foreign = make_foreign(node, reactor, in_thread)
     lag = EventLoopLag(reactor)
     admins = AdminTokens(config.state)
     policies = make_policy_store(node, reactor, in_thread)
@@ -175,6 +178,7 @@ def _services(options: Options, reactor: Any, log_levels: LogLevels | None) -> l
         records,
         objects,
         federation,
+        foreign,
         reactor,
     )
     return [
@@ -192,6 +196,7 @@ def _services(options: Options, reactor: Any, log_levels: LogLevels | None) -> l
         # The admin listener still answers while clients are notified that the node stops.
         *(listener for listener in listening if listener.kind == "admin"),
         *((streams,) if streams is not None else ()),
+        foreign,
         node.sessions,
         logins,
         *(listener for listener in listening if listener.kind != "admin"),
@@ -277,6 +282,7 @@ def _reloading(
     records: RecordsLoader,
     objects: ObjectKeeping,
     federation: Federation | None,
+    foreign: Foreign,
     reactor: Any,
 ) -> Reloading:
     """
@@ -291,6 +297,7 @@ def _reloading(
         policies.look,
         records.reload,
         objects.apply,
+        foreign.apply,
     ]
     renewed: list[Renewable] = [*certificates, tokens]
     if federation is not None:
@@ -417,6 +424,7 @@ def _admin_resources(
         LinkCollector(links),
         ClusterCollector(lambda: node.cluster_status),
         OperatorCollector(operations),
+        StubCollector(lambda: node.stubs),
         facts=operations.inspector.facts,
     )
     health = HealthResource(node, reactor)

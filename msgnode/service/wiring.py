@@ -49,7 +49,8 @@ def add_registries(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) 
     config = node.config
     services: list[Service] = []
     place = EmbeddedPaths(config.state)
-    if "embedded" in (config.registry.url, config.global_registry.url):
+    urls = {"registry": config.registry.url, "global_registry": config.global_registry.url}
+    if "embedded" in {url for name, url in urls.items() if name not in config.connectors}:
         services.append(Embedded(place, node, reactor, run))
 
     def rest(options: Any, name: str, socket: str) -> BackendClient:
@@ -61,13 +62,13 @@ def add_registries(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) 
         node.components.call(made)
         return made
 
-    if config.registry.url != "none":
+    if config.registry.url != "none" and "registry" not in config.connectors:
         domain = rest(config.registry, "domain registry", DOMAIN_SOCKET)
         registry = add_domain_registry(node, domain)
         services.append(RegistryPoller(domain, registry.changed, config.registry.poll_seconds, reactor))
         if config.registry.disconnect:
             services.append(add_disconnector(node, registry, reactor))
-    if config.global_registry.url != "none":
+    if config.global_registry.url != "none" and "global_registry" not in config.connectors:
         add_global_registry(node, rest(config.global_registry, "global registry", GLOBAL_SOCKET), run)
     return services
 
@@ -174,8 +175,9 @@ def add_identity_responder(node: Node, tokens: Tokens, logins: Logins) -> None:
     tokens.called = partial(add_back_end, node)
     tokens.apply()
     logins.apply()
-    requests = TokenRequests(tokens, logins)
-    node.offer("identity", IdentityResponder(options, node.config.domain, tokens, requests))
+    if "idm" not in node.config.connectors:
+        requests = TokenRequests(tokens, logins)
+        node.offer("identity", IdentityResponder(options, node.config.domain, tokens, requests))
     node.identity_expiry.review(node.sessions)
 
 
@@ -184,7 +186,7 @@ def add_qos_responder(node: Node, reactor: Any, dial: Dial | None = None) -> Non
     Add the responder of the QoS broker, if one is configured.
     """
     options = node.config.qos
-    if options.url:
+    if options.url and "qos" not in node.config.connectors:
         last_hop = options.connectivity
         connectivity = (
             BackendClient(last_hop, options, reactor, "connectivity service", dial=dial) if last_hop else None

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ STUBS = TOP / "tests" / "fixtures" / "stubs"
 OWN = "runtime://a.example/protostub"
 SAY_LIVE = "bus.postMessage({type: 'update', from: url, to: url + '/status', body: {value: 'live'}});"
 numbers = count(1)
+DRIVER = (str(TOP / "tests" / "integration" / "stub_driver.py"),)
 LIMITS = {
     "memory_bytes": 128 * 1024 * 1024,
     "message_bytes": 1024 * 1024,
@@ -35,9 +37,9 @@ class Sandboxes:
     A process with stubs, each known by a name.
     """
 
-    def __init__(self, ca: str = "") -> None:
+    def __init__(self, *options: str, program: tuple[str, ...] = DRIVER) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, TOP / "tests" / "integration" / "stub_driver.py", *([ca] if ca else [])],
+            [sys.executable, *program, *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -66,6 +68,12 @@ class Sandboxes:
     def next(self, name: str) -> list[Any]:
         event: list[Any] = self._events[name].get(timeout=PATIENCE)
         return event
+
+    def wait_until(self, true: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not true():
+            assert self.process.poll() is None and time.monotonic() < end
+            time.sleep(0.02)
 
     def close(self) -> None:
         assert self.process.stdin is not None

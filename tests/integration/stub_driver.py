@@ -31,7 +31,7 @@ class Events:
         self._driver.tell(self._name, *event)
 
     def posted(self, message: bytes) -> None:
-        self._tell("posted", json.loads(message))
+        self._driver.sendLine(b'["%b", "posted", %b]' % (self._name.encode(), message))
 
     def status(self, value: str, desc: str) -> None:
         self._tell("status", value, desc)
@@ -53,10 +53,11 @@ class Driver(LineOnlyReceiver):
 
     delimiter = b"\n"
     MAX_LENGTH = 1 << 26
+    events = Events
 
-    def __init__(self) -> None:
+    def __init__(self, ca: str = "") -> None:
         guard = AddressGuard(reactor.nameResolver, reactor, ("127.0.0.1",))
-        self._hosts = DenoHosts(reactor, guard, ca=sys.argv[1] if len(sys.argv) > 1 else "")
+        self._hosts = DenoHosts(reactor, guard, ca=ca)
         self._stubs: dict[str, StubHost] = {}
 
     def tell(self, *event: Any) -> None:
@@ -78,7 +79,7 @@ class Driver(LineOnlyReceiver):
             hosts=tuple(hosts),
             limits=StubLimits(**limits),
         )
-        self._stubs[name] = self._hosts.start(start, Events(self, name))
+        self._stubs[name] = self._hosts.start(start, self.events(self, name))
         self.tell(name, "pid", self._stubs[name].transport.pid)  # type: ignore[attr-defined]
 
     def do_post(self, name: str, message: dict[str, Any], times: int) -> None:
@@ -93,5 +94,5 @@ class Driver(LineOnlyReceiver):
 
 
 if __name__ == "__main__":
-    StandardIO(Driver(), reactor=reactor)
+    StandardIO(Driver(*sys.argv[1:]), reactor=reactor)
     reactor.run()

@@ -19,8 +19,8 @@ log = Logger()
 
 class StoredStub(Struct):
     """
-    What is on disk about a domain's stub: the last version that was fetched, when (by the wall clock), and
-    the last version that was live.
+    An index entry of a domain's stub: the last version that was fetched, when (by the wall clock), and the
+    last version that was live.
     """
 
     key: str = ""
@@ -42,7 +42,7 @@ class CodeStore:
 
     def entry(self, domain: str) -> StoredStub:
         """
-        What is known of the domain's stub.
+        The entry of the domain; empty if nothing is known of its stub.
         """
         found = self._entries.get(domain)
         if found is None:

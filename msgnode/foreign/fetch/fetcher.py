@@ -13,9 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from twisted.internet.defer import Deferred
-from twisted.internet.endpoints import HostnameEndpoint
 from twisted.internet.interfaces import IStreamClientEndpoint
-from zope.interface import implementer
 
 from msgnode.backends.http_client import BackendClient, Unanswered
 from msgnode.config.foreign import ForeignOptions, ForeignStub
@@ -25,6 +23,7 @@ from msgnode.protocol.errors import Rejected
 
 WELL_KNOWN = "/.well-known/protocolstub/default"
 CODE, DESCRIPTOR = ".ps.js", ".ps.json"
+_PORTS = {"http": 80, "https": 443}
 _NOT_THERE = frozenset({404, 410})
 
 
@@ -36,6 +35,11 @@ class Guard(Protocol):
     def check(self, host: str, port: int) -> Deferred[list[str]]:
         """
         The addresses of the host that may be connected to; fails if there is none.
+        """
+
+    def endpoint(self, host: str, port: int) -> IStreamClientEndpoint:
+        """
+        An endpoint that connects to these addresses only.
         """
 
 
@@ -50,63 +54,41 @@ class Fetcher(Protocol):
         """
 
 
-@implementer(IStreamClientEndpoint)
-class GuardedEndpoint:
-    """
-    An endpoint that connects to an address which the guard permits, and to no other.
-    """
-
-    def __init__(self, guard: Guard, host: str, port: int, reactor: Any, seconds: float) -> None:
-        self._guard = guard
-        self._host = host
-        self._port = port
-        self._reactor = reactor
-        self._seconds = seconds
-
-    def connect(self, protocolFactory: Any) -> Deferred[Any]:
-        found = self._guard.check(self._host, self._port)
-        return found.addCallback(self._connect, protocolFactory)
-
-    def _connect(self, addresses: list[str], factory: Any) -> Deferred[Any]:
-        endpoint = HostnameEndpoint(self._reactor, addresses[0], self._port, self._seconds)
-        connected: Deferred[Any] = endpoint.connect(factory)
-        return connected
-
-
 class StubFetcher:
     """
     The fetcher of stubs over HTTP, and from the directory of stubs that this node serves.
 
-    `directory` names that directory, "" for none. `run` reads files, perhaps in a thread.
+    `directory` names that directory, "" for none; `guard` makes the guard for places that are listed, in
+    addition to all public ones. `run` reads files, perhaps in a thread.
     """
 
     def __init__(
         self,
         options: ForeignOptions,
         directory: Callable[[], str],
-        guard: Guard,
+        guard: Callable[[list[str]], Guard],
         reactor: Any,
         run: Callable[..., Deferred[Any]],
-        ca: str = "",
     ) -> None:
         self._options = options
         self._directory = directory
         self._guard = guard
         self._reactor = reactor
         self._run = run
-        self._ca = ca
 
     def fetch(self, domain: str, stub: ForeignStub | None) -> Deferred[StubCode]:
         return Deferred.fromCoroutine(self._fetch(domain, stub))
 
     async def _fetch(self, domain: str, stub: ForeignStub | None) -> StubCode:
         if stub is not None and stub.url:
-            return await self._files(domain, stub.url.removesuffix(CODE))
+            guard = self._guard([*self._options.hosts, *stub.hosts, _place(stub.url)])
+            return await self._files(guard, domain, stub.url.removesuffix(CODE))
+        guard = self._guard([*self._options.hosts, *(stub.hosts if stub is not None else ())])
         failures = []
         for source in (
-            partial(self._files, domain, f"https://{domain}{WELL_KNOWN}"),
+            partial(self._files, guard, domain, f"https://{domain}{WELL_KNOWN}"),
             partial(self._local, domain),
-            partial(self._catalogue, domain),
+            partial(self._catalogue, guard, domain),
         ):
             try:
                 return await source()
@@ -114,10 +96,10 @@ class StubFetcher:
                 failures.append(why)
         raise Unusable("; ".join(map(str, failures))[:500], all(failure.is_absent for failure in failures))
 
-    async def _files(self, domain: str, base: str) -> StubCode:
-        code = await self._get(f"{base}{CODE}", self._options.max_code_bytes)
+    async def _files(self, guard: Guard, domain: str, base: str) -> StubCode:
+        code = await self._get(guard, f"{base}{CODE}", self._options.max_code_bytes)
         return StubCode(
-            domain, f"{base}{CODE}", code, await self._get(f"{base}{DESCRIPTOR}", MAX_DESCRIPTOR_BYTES)
+            domain, f"{base}{CODE}", code, await self._get(guard, f"{base}{DESCRIPTOR}", MAX_DESCRIPTOR_BYTES)
         )
 
     async def _local(self, domain: str) -> StubCode:
@@ -132,26 +114,23 @@ class StubFetcher:
             raise Unusable(f"there is no {path.name} in {where}", is_absent=True) from None
         return StubCode(domain, str(path), code, descriptor)
 
-    async def _catalogue(self, domain: str) -> StubCode:
+    async def _catalogue(self, guard: Guard, domain: str) -> StubCode:
         url = f"https://catalogue.{domain}{WELL_KNOWN}"
-        data = await self._get(url, 2 * self._options.max_code_bytes + MAX_DESCRIPTOR_BYTES)
-        try:
-            entry = msgspec.json.decode(data)
-            package = entry.pop("sourcePackage", None) if isinstance(entry, dict) else None
-            if not isinstance(package, dict):
-                raise ValueError("its entry has no object 'sourcePackage'")
-            code = source_code(package)
-        except (ValueError, RecursionError) as why:
-            raise Unusable(f"the catalogue of {domain} is malformed: {str(why)[:200]}") from None
-        return StubCode(domain, url, code, msgspec.json.encode(entry))
+        data = await self._get(guard, url, 2 * self._options.max_code_bytes + MAX_DESCRIPTOR_BYTES)
+        return read_catalogue(domain, url, data)
 
-    async def _get(self, url: str, most: int) -> bytes:
+    async def _get(self, guard: Guard, url: str, most: int) -> bytes:
         parts = urlsplit(url)
         base = f"{parts.scheme}://{parts.netloc}"
+        options = self._options
+        try:
+            await guard.check(parts.hostname or "", parts.port or _PORTS[parts.scheme])
+        except Exception as why:
+            raise Unusable(f"{url}: {why}", is_absent=True) from None
         limits = BackEndOptions(
-            deadline_seconds=self._options.fetch_seconds, attempts=1, max_response_bytes=most, ca=self._ca
+            deadline_seconds=options.fetch_seconds, attempts=1, max_response_bytes=most, ca=options.ca
         )
-        client = BackendClient(base, limits, self._reactor, f"stub server at {base}", dial=self._dial)
+        client = BackendClient(base, limits, self._reactor, f"stub server at {base}", dial=guard.endpoint)
         try:
             response = await client.request("GET", parts.path)
         except Unanswered as why:
@@ -162,11 +141,20 @@ class StubFetcher:
             raise Unusable(f"{url}: status {response.status}", response.status in _NOT_THERE)
         return response.content
 
-    def _dial(self, host: str, port: int) -> IStreamClientEndpoint:
-        endpoint: IStreamClientEndpoint = GuardedEndpoint(
-            self._guard, host, port, self._reactor, self._options.fetch_seconds
-        )
-        return endpoint
+
+def read_catalogue(domain: str, url: str, data: bytes) -> StubCode:
+    """
+    The stub in an entry of a catalogue. Unusable if there is none.
+    """
+    try:
+        entry = msgspec.json.decode(data)
+        package = entry.pop("sourcePackage", None) if isinstance(entry, dict) else None
+        if not isinstance(package, dict):
+            raise ValueError("its entry has no object 'sourcePackage'")
+        code = source_code(package)
+    except (ValueError, RecursionError) as why:
+        raise Unusable(f"the catalogue of {domain} is malformed: {str(why)[:200]}") from None
+    return StubCode(domain, url, code, msgspec.json.encode(entry))
 
 
 def source_code(package: dict[str, Any]) -> bytes:
@@ -187,3 +175,8 @@ def _read_files(code: Path, descriptor: Path, most: int) -> tuple[bytes, bytes]:
         found = file.read(most + 1)
     with descriptor.open("rb") as file:
         return found, file.read(MAX_DESCRIPTOR_BYTES + 1)
+
+
+def _place(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port or _PORTS[parts.scheme]}"

@@ -25,27 +25,27 @@ _LEVELS = {"error": LogLevel.error, "warn": LogLevel.warn, "info": LogLevel.info
 log = Logger()
 
 
-class ProcessListener(Protocol):
+class InstanceListener(Protocol):
     """
     The lifecycle, to which a process reports.
     """
 
-    def status_changed(self, process: "StubProcess", desc: str) -> None: ...
-    def posted(self, process: "StubProcess", message: bytes) -> None: ...
-    def ready(self, process: "StubProcess") -> None: ...
-    def ended(self, process: "StubProcess", why: str) -> None: ...
+    def status_changed(self, process: "StubInstance", desc: str) -> None: ...
+    def posted(self, process: "StubInstance", message: bytes) -> None: ...
+    def ready(self, process: "StubInstance") -> None: ...
+    def ended(self, process: "StubInstance", why: str) -> None: ...
 
 
-class StubProcess:
+class StubInstance:
     """
-    A process of a stub (StubEvents): it says what it is told, until it has ended.
+    A process of a stub (StubEvents), which passes on its events until it has ended.
 
-    `slot` numbers this node's two names at the foreign node, so that a new version runs beside the old one.
+    `slot` numbers this node's two names at the foreign node, so that a new version runs next to the old one.
     If it is not live `start.limits.live_seconds` after its start, or after `expect_live`, it is ended.
     """
 
     def __init__(
-        self, code: StubCode, start: StubStart, slot: int, listener: ProcessListener, clock: IReactorTime
+        self, code: StubCode, start: StubStart, slot: int, listener: InstanceListener, clock: IReactorTime
     ) -> None:
         self.code = code
         self.start_options = start
