@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 from msgnode.node import Node
 
-CONNECTORS = ("websocket", "line", "poll", "socketio", "rest")  # those that show 0 when no client uses them
+CONNECTORS = (
+    "websocket",
+    "line",
+    "poll",
+    "socketio",
+    "rest",
+    "events",
+)  # those that show 0 when no client uses them
 
 # Refusals that show 0 before the first, so that a rate of the first burst can be computed.
 REFUSALS = (
@@ -143,6 +150,17 @@ def _message_identities(node: Node) -> Samples:
 def _token_requests(node: Node) -> Samples:
     counts = node.logins.access.counts if node.logins is not None else {}
     yield from sorted(counts.items())
+
+
+def _event_streams(node: Node) -> Samples:
+    numbers = Counter(dict.fromkeys(("opened", "resumed", "refused", "gap"), 0))
+    numbers.update(node.counts.event_streams)
+    for event, number in numbers.items():
+        yield (event,), number
+
+
+def _resource_answers(node: Node) -> Samples:
+    yield from sorted(node.counts.resource_answers.items())
 
 
 def _label(name: str) -> str:
@@ -374,6 +392,18 @@ COUNTER_FAMILIES = (
         "Messages that the compiled data plane left to Python, by reason.",
         ("reason",),
         lambda node: (((reason,), number) for reason, number in node.data_plane.punted.items()),
+    ),
+    Family(
+        "resource_answers",
+        "Answers to requests at /resource, by method and class of status.",
+        ("method", "status"),
+        _resource_answers,
+    ),
+    Family(
+        "event_streams",
+        "Event streams that were opened, resumed or refused, and those that had a gap.",
+        ("event",),
+        _event_streams,
     ),
     Family("messages_dropped", "Messages that were not delivered, by reason.", ("reason",), _dropped),
     Family(

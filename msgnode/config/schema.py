@@ -117,6 +117,8 @@ class Limits(Section):
     list_deliveries: Count = 10_000
     connections: Count = 20_000
     connections_per_ip: Count = 1000
+    event_streams: Count = 10_000
+    event_streams_per_ip: Count = 200
     session_rate_messages: OrOff = 0
     session_rate_bytes: OrOff = 0
     ip_rate_messages: OrOff = 0

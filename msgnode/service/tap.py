@@ -41,6 +41,7 @@ from msgnode.connectors.http.protostub import WHERE, ProtocolStub, StubCatalogue
 from msgnode.connectors.http.records import WHERE as RECORDS
 from msgnode.connectors.http.records import RecordsResource
 from msgnode.connectors.http.relayed import RelayedRequests
+from msgnode.connectors.http.rest.events import Events
 from msgnode.connectors.http.rest.message import Messages, OpenAPIResource
 from msgnode.connectors.http.rest.resource import ResourceTree
 from msgnode.connectors.http.rest.sending import RestSending
@@ -376,6 +377,7 @@ def factories(
         "message": messages,
         "message/openapi.json": OpenAPIResource(),
         "resource": resources,
+        "events": Events(node, sending, cork, reactor),
         "live": LivenessResource(node),
         RECORDS: RecordsResource(node.known_records),
         WHERE: ProtocolStub(config, StubCatalogue(config)),

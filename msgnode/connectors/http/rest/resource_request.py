@@ -49,7 +49,7 @@ class ResourceRequest(RestRequest):
         return self._method in ("GET", "HEAD")
 
     def respond(self, message: Message) -> None:
-        status, body = _code(message), bytes(message.body)
+        status, body = status_of(message), bytes(message.body)
         if not 200 <= status <= 599:
             text = f"the recipient answered with the code {status}, which is no status of HTTP"
             self.refuse(502, text)
@@ -69,7 +69,7 @@ class ResourceRequest(RestRequest):
         """
         Does the resource, as this response to a read has it, meet the conditions? If not, that is the answer.
         """
-        status = _code(response)
+        status = status_of(response)
         if status not in (*GONE, *NOT_READABLE) and not 200 <= status < 300:
             self.respond(response)
             return False
@@ -96,7 +96,7 @@ class ResourceRequest(RestRequest):
         self.answer_now(answer_json(self._request, 202, {"accepted": 1}))
 
 
-def _code(message: Message) -> int:
+def status_of(message: Message) -> int:
     """
     The code of a response; 200 if it has none, 0 if that is no number.
     """
