@@ -358,7 +358,9 @@ class Node:
             self.kept_objects = self.history = None
         else:
             before_write = self.sessions.journal.before_write
-            self.kept_objects = KeptObjects(self.config.objects, journal, before_write, self.slices)
+            self.kept_objects = KeptObjects(
+                self.config.objects, journal, before_write, self.slices, self.data_plane
+            )
             self.history = History(journal, self.slices, lambda: self._router.policy)
             self.history_pages.is_here = self.kept_objects.is_kept
             if self._keepers is not None:

@@ -19,11 +19,13 @@ from msgnode.storage.objects.journal import ObjectJournal
 from msgnode.storage.objects.object_index import ObjectIndex
 from msgnode.structures.bounded_cache import BoundedCache
 from msgnode.structures.time_slices import Slices
+from msgnode.transport.data_plane import NO_DATA_PLANE, DataPlane
 
 log = Logger()
 
 MAX_KNOWN = 10_000  # addresses that were compared with the patterns
 MAX_KNOWN_CHARS = 512
+MAX_NUMBERS = 10_000  # objects that the data plane knows
 KEPT_TYPES = ("create", "update", "delete")
 _ENDS = (CHANGES, HISTORY)
 
@@ -60,6 +62,7 @@ class KeptObjects:
         journal: ObjectJournal,
         before_write: Callable[[Callable[[], object]], None],
         slices: Slices,
+        data_plane: DataPlane = NO_DATA_PLANE,
     ) -> None:
         self.options = options
         self.journal = journal
@@ -68,8 +71,12 @@ class KeptObjects:
         self._slices = slices
         self._known: BoundedCache[str, str] = BoundedCache(MAX_KNOWN)
         self._patterns: re.Pattern[str] = compiled(options.keep)
+        self._data_plane = data_plane
+        self._numbers: dict[str, int] = {}  # of objects at the data plane
+        self._by_number: list[str] = []
         self._is_flush_due = False
         self._reducing: set[str] = set()  # objects of which a snapshot is being made
+        self._begin_numbers()
 
     def apply(self) -> None:
         """
@@ -77,6 +84,35 @@ class KeptObjects:
         """
         self._patterns = compiled(self.options.keep)
         self._known = BoundedCache(MAX_KNOWN)
+
+    # -- what the data plane carries -----------------------------------------------------
+
+    def number(self, object: str, message: Message) -> int | None:
+        """
+        The number of the object at the data plane, which may carry updates like this one from now on; None:
+        Python records each.
+        """
+        index = self.journal.index(object)
+        if index is None or message.type != "update" or not self._data_plane.keeps_objects:
+            return None
+        found = self._numbers.get(object)
+        if found is None:
+            if len(self._numbers) >= MAX_NUMBERS:
+                self._begin_numbers()
+            found = self._numbers[object] = self._data_plane.add_kept(object)
+            self._by_number.append(object)
+        self._data_plane.set_version(found, index.version, self.journal.micros)
+        return found
+
+    def _begin_numbers(self) -> None:
+        self._numbers, self._by_number = {}, []
+        self._data_plane.keep(self._take_carried)
+
+    def _take_carried(self, records: bytes, entries: list[tuple[int, int, int]], micros: int) -> None:
+        self.journal.record_carried(records, entries, self._by_number, micros)
+        self._flush_later()
+
+    # -- publications --------------------------------------------------------------------
 
     def is_kept(self, object: str) -> bool:
         return self._patterns.fullmatch(object) is not None
@@ -132,13 +168,14 @@ class KeptObjects:
             if version:
                 self._append(object, version, message.data, "create", False)
 
-    def record(self, object: str, message: Message) -> None:
+    def record(self, object: str, message: Message) -> bool:
         """
-        Records a publication, and puts its version into it. Raises Rejected if its sender has put one there.
+        Records a publication, and puts its version into it; False if it is not kept. Raises Rejected if its
+        sender has put one there.
         """
         kind = message.type.lower()
         if kind not in KEPT_TYPES:
-            return
+            return False
         if b'"version"' in message.data and part(message.data, "version") is not None:
             raise Rejected("'version' in the header is given by the node; put yours into the body")
         version = self.journal.next_version(object)
@@ -146,9 +183,13 @@ class KeptObjects:
             assert isinstance(message.to, str)
             message.data = with_version(message.data, version)
             self._append(object, version, message.data, kind, message.to.startswith(object + CHILDREN))
+        return bool(version)
 
     def _append(self, object: str, version: int, data: bytes, kind: str, is_child: bool) -> None:
         self.journal.record(object, version, data, kind, is_child)
+        number = self._numbers.get(object)
+        if number is not None:
+            self._data_plane.set_version(number, version, self.journal.micros)
         self._flush_later()
 
     def _flush_later(self) -> None:
