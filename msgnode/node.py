@@ -291,6 +291,7 @@ class Node:
         Makes what lets subscribers catch up with objects that this node or another one keeps.
         """
         router, options = self._router, self.config.objects
+        self._clock = clock
         self.kept_objects: KeptObjects | None = None  # None: this node keeps none
         self.history: History | None = None
         self.object_journal: ObjectJournal | None = None
@@ -359,7 +360,7 @@ class Node:
         else:
             before_write = self.sessions.journal.before_write
             self.kept_objects = KeptObjects(
-                self.config.objects, journal, before_write, self.slices, self.data_plane
+                self.config.objects, journal, before_write, self.slices, self._clock, self.data_plane
             )
             self.history = History(journal, self.slices, lambda: self._router.policy)
             self.history_pages.is_here = self.kept_objects.is_kept

@@ -61,9 +61,11 @@ impl Plane {
         }
         let (records, entries, micros) = self.state().core.kept.take();
         let Some(ledger) = self.hook(py, |hooks| &hooks.ledger) else { return Ok(()) };
-        if let Err(why) =
-            ledger.call_method1(py, intern!(py, "keep_records"), (PyBytes::new(py, &records), entries, micros))
-        {
+        if let Err(why) = ledger.call_method1(
+            py,
+            intern!(py, "keep_records"),
+            (PyBytes::new(py, &records), entries, micros),
+        ) {
             self.failed(py, why);
         }
         Ok(())

@@ -5,10 +5,13 @@ Each gets the object's next version, as `version` in its header.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from msgnode.bus.objects.channels import CHANGES, CHILDREN, HISTORY, SUBSCRIPTION, object_of
@@ -17,7 +20,6 @@ from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, part
 from msgnode.storage.objects.journal import ObjectJournal
 from msgnode.storage.objects.object_index import ObjectIndex
-from msgnode.structures.bounded_cache import BoundedCache
 from msgnode.structures.time_slices import Slices
 from msgnode.transport.data_plane import NO_DATA_PLANE, DataPlane
 
@@ -25,8 +27,10 @@ log = Logger()
 
 MAX_KNOWN = 10_000  # addresses that were compared with the patterns
 MAX_KNOWN_CHARS = 512
+PAUSE_SECONDS = 0.02  # between two slices, of a millisecond or two each, of making snapshots
 MAX_NUMBERS = 10_000  # objects that the data plane knows
 KEPT_TYPES = ("create", "update", "delete")
+_CLOSING = ord("}")
 _ENDS = (CHANGES, HISTORY)
 
 
@@ -62,6 +66,7 @@ class KeptObjects:
         journal: ObjectJournal,
         before_write: Callable[[Callable[[], object]], None],
         slices: Slices,
+        clock: IReactorTime,
         data_plane: DataPlane = NO_DATA_PLANE,
     ) -> None:
         self.options = options
@@ -69,13 +74,16 @@ class KeptObjects:
         self.others: OtherKeepers | None = None  # None: the node is alone in its domain
         self._before_write = before_write
         self._slices = slices
-        self._known: BoundedCache[str, str] = BoundedCache(MAX_KNOWN)
+        self._known: dict[str, str] = {}  # objects by address; "": none that is kept
         self._patterns: re.Pattern[str] = compiled(options.keep)
         self._data_plane = data_plane
         self._numbers: dict[str, int] = {}  # of objects at the data plane
         self._by_number: list[str] = []
-        self._is_flush_due = False
-        self._reducing: set[str] = set()  # objects of which a snapshot is being made
+        self._is_flush_due = self._is_expiring = False
+        self._expired_at = 0  # the number of the segment that was begun last then
+        self._clock = clock
+        self._to_reduce: dict[str, ObjectIndex] = {}  # objects of which snapshots are to be made
+        self._is_reducing = False
         self._begin_numbers()
 
     def apply(self) -> None:
@@ -83,7 +91,7 @@ class KeptObjects:
         Applies other patterns. What was kept before is kept until it is too old, but not continued.
         """
         self._patterns = compiled(self.options.keep)
-        self._known = BoundedCache(MAX_KNOWN)
+        self._known = {}
 
     # -- what the data plane carries -----------------------------------------------------
 
@@ -126,7 +134,9 @@ class KeptObjects:
             name = to[: -len(HISTORY)] if to.endswith(HISTORY) else object_of(to)
             found = name if name and self.is_kept(name) else ""
             if len(to) <= MAX_KNOWN_CHARS:
-                self._known.put(to, found)
+                if len(self._known) >= MAX_KNOWN:
+                    self._known = {}
+                self._known[to] = found
         return found
 
     def keeper(self, object: str) -> str:
@@ -201,21 +211,55 @@ class KeptObjects:
         self._is_flush_due = False
         self.journal.flush()
         for index in self.journal.grown():
-            if index.address not in self._reducing:
-                self._reduce(index)
+            self._to_reduce[index.address] = index
+        if self._to_reduce and not self._is_reducing:
+            self._is_reducing = True
+            work = self._slices.work(self._paced(self._reduce()))
+            work.addErrback(partial(log.failure, "objects could not be reduced"))
+            work.addBoth(self._reduced)
+        segments = self.journal.segments
+        if self.journal.is_too_large and segments.number != self._expired_at:
+            self._expired_at = segments.number  # what cannot be removed now is not tried with each flush
+            self.expire()
 
-    def _reduce(self, index: ObjectIndex) -> None:
+    def expire(self) -> None:
         """
-        Makes a snapshot, from which the object is reduced faster.
+        Removes what is too old or too much, in slices.
         """
-        self._reducing.add(index.address)
-        work = self._slices.work(self.journal.snapshot(index, index.version))
-        work.addErrback(partial(log.failure, "{object} could not be reduced", object=index.address))
-        work.addBoth(lambda done: self._reducing.discard(index.address))
+        if not self._is_expiring:
+            self._is_expiring = True
+            work = self._slices.work(self._paced(self.journal.expire()))
+            work.addErrback(partial(log.failure, "the journal of objects could not be shortened"))
+            work.addBoth(self._expired)
+
+    def _expired(self, done: Any) -> None:
+        self._is_expiring = False
+
+    def _reduce(self) -> Iterator[None]:
+        """
+        Makes snapshots, from which objects are reduced faster.
+        """
+        while self._to_reduce:
+            index = self._to_reduce.pop(next(iter(self._to_reduce)))
+            yield from self.journal.snapshot(index, index.version)
+            yield
+
+    def _reduced(self, done: Any) -> None:
+        self._is_reducing = False
+
+    def _paced(self, steps: Iterator[None]) -> Iterator[Deferred[Any] | None]:
+        """
+        Takes these steps with pauses, as long as the journal has room: publishing comes first.
+        """
+        for _ in steps:
+            is_urgent = self.journal.segments.size > 2 * self.options.keep_bytes
+            yield None if is_urgent else deferLater(self._clock, PAUSE_SECONDS)
 
 
 def with_version(data: bytes, version: int) -> bytes:
     """
     The message with its version at the end of the header.
     """
-    return b'%b,"version":%d}' % (data.rstrip()[:-1], version)
+    if data[-1] != _CLOSING:
+        data = data.rstrip()
+    return b'%b,"version":%d}' % (data[:-1], version)

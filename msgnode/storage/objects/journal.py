@@ -27,7 +27,7 @@ from msgnode.storage.objects.records import (
     unpacked,
 )
 from msgnode.storage.objects.reduction import Reduction
-from msgnode.storage.objects.segments import Segments
+from msgnode.storage.objects.segments import RESTORED, Segments
 
 log = Logger()
 
@@ -86,6 +86,7 @@ class ObjectJournal:
         self.failing = ""
         self.is_shared = False  # may other nodes have given versions to an object before?
         self.options = options
+        self._directory = directory
         self.segments = segments if segments is not None else Segments(directory, full_sync)
         self._wall = wall
         self._is_low = is_low
@@ -122,6 +123,9 @@ class ObjectJournal:
                     unsure.discard(index.address)
         for index in self._objects.values():
             index.recovered()
+        marker = self._directory / RESTORED
+        if marker.exists():  # later versions may have been given than those in the backup
+            unsure |= self._objects.keys()
         for address in damaged_at | unsure:
             self._jump(self._objects[address], DAMAGED if address in damaged_at else DISK)
         if self.counts.damaged:
@@ -130,6 +134,8 @@ class ObjectJournal:
                 number=self.counts.damaged,
             )
         self._next_segment()
+        if self._write_gaps():
+            marker.unlink(missing_ok=True)
 
     def _recover(self, segment: int, found: Found, known: dict[bytes, ObjectIndex]) -> ObjectIndex | None:
         place, version = segment << 40 | found.offset, found.version
@@ -476,6 +482,13 @@ class ObjectJournal:
         record = packed(SNAPSHOT, version, self._now(), index.encoded, state)
         self._buffer.append((index, SNAPSHOT, version, record))
         self.flush()
+
+    @property
+    def is_too_large(self) -> bool:
+        """
+        Are there more bytes than are kept, and segments to remove?
+        """
+        return self.segments.size > self.options.keep_bytes and bool(self.segments.oldest())
 
     def expire(self) -> Iterator[None]:
         """

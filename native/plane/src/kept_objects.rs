@@ -115,7 +115,9 @@ mod tests {
     fn a_version_stands_at_the_end_of_the_header() {
         let mut out = Vec::new();
 
-        for (version, expected) in [(0, &b"{\"a\":{},\"version\":0}"[..]), (1208, b"{\"a\":{},\"version\":1208}")] {
+        for (version, expected) in
+            [(0, &b"{\"a\":{},\"version\":0}"[..]), (1208, b"{\"a\":{},\"version\":1208}")]
+        {
             assert_eq!(Some(()), with_version(&mut out, b"{\"a\":{}}", version));
             assert_eq!(expected, out);
         }
