@@ -295,6 +295,7 @@ class Node:
         Makes what lets subscribers catch up with objects that this node or another one keeps.
         """
         router, options = self._router, self.config.objects
+        self._clock = clock
         self.kept_objects: KeptObjects | None = None  # None: this node keeps none
         self.history: History | None = None
         self.object_journal: ObjectJournal | None = None
@@ -362,7 +363,9 @@ class Node:
             self.kept_objects = self.history = None
         else:
             before_write = self.sessions.journal.before_write
-            self.kept_objects = KeptObjects(self.config.objects, journal, before_write, self.slices)
+            self.kept_objects = KeptObjects(
+                self.config.objects, journal, before_write, self.slices, self._clock, self.data_plane
+            )
             self.history = History(journal, self.slices, lambda: self._router.policy)
             self.history_pages.is_here = self.kept_objects.is_kept
             if self._keepers is not None:

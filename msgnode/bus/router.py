@@ -165,7 +165,7 @@ class Router:
         ):
             return self._send_out(message, to, session, foreign)
         if self.kept is not None and (object := self.kept.concerned(message)):
-            return self._route_kept(self.kept, object, message, session)
+            return self._route_kept(self.kept, object, message, session, reasons if count == 1 else None)
         recipients = self._routes.resolve(to)
         if session.is_node and recipients and self.foreign is not None:
             recipients = self.foreign.permitted(message, recipients, session)
@@ -378,7 +378,7 @@ class Router:
         ):
             return self._send_out(message, to, session, foreign)
         if self.kept is not None and (object := self.kept.concerned(message)):
-            return self._route_kept(self.kept, object, message, session)
+            return self._route_kept(self.kept, object, message, session, reasons)
         return self._distribute(message, to, session, reasons)
 
     def _distribute(self, message: Message, to: str, session: Session, reasons: int | None) -> Reply:
@@ -435,9 +435,12 @@ class Router:
 
     # -- objects with a history --------------------------------------------------------
 
-    def _route_kept(self, kept: KeptObjects, object: str, message: Message, session: Session) -> Reply:
+    def _route_kept(
+        self, kept: KeptObjects, object: str, message: Message, session: Session, reasons: int | None
+    ) -> Reply:
         """
-        Has a publication of a kept object recorded before it is delivered, or reads its history.
+        Has a publication of a kept object recorded before it is delivered, or reads its history. `reasons`:
+        as for _route_permitted.
         """
         assert self.history is not None and isinstance(message.to, str)
         if message.to == object + HISTORY:
@@ -451,9 +454,29 @@ class Router:
                 self.cluster.send(message, session, keeper)
                 return None
             kept.others.note_missed(keeper, object)
-        else:
-            kept.record(object, message)
+        elif kept.record(object, message) and reasons is not None and self.catching is None:
+            return self._deliver_and_offer(kept, object, message, session, reasons)
         return self._deliver_kept(message, message.to, session)
+
+    def _deliver_and_offer(
+        self, kept: KeptObjects, object: str, message: Message, session: Session, reasons: int
+    ) -> Reply:
+        """
+        Delivers a publication of an object; if only sessions here hear it, the data plane may repeat that.
+        """
+        to = message.to
+        assert isinstance(to, str)
+        reply = self._deliver_kept(message, to, session)
+        if self.flow_offers is None or reply is not None or session.is_node:
+            return reply
+        recipients = self._routes.resolve(to)
+        if self.cluster is not None and self.cluster.holders(to, bool(recipients)):
+            return None
+        if recipients and self._may_always_send(message.from_, reasons, session):
+            number = kept.number(object, message)
+            if number is not None:
+                self.flow_offers.offer(message, session, recipients, self.policy, number)
+        return None
 
     def _deliver_kept(self, message: Message, to: str, session: Session) -> Reply:
         """

@@ -2,7 +2,6 @@
 The journal of kept objects: opened before the first client connects, and closed when all have left.
 """
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from twisted.logger import Logger
 from msgnode.config.schema import ConfigError
 from msgnode.node import Node
 from msgnode.storage.objects.journal import ObjectJournal
+from msgnode.storage.objects.segments import DIRECTORY
 
 log = Logger()
 
@@ -29,7 +29,6 @@ class ObjectKeeping(Service):
         self._journal: ObjectJournal | None = None
         self._expiry = LoopingCall(self._expire)
         self._expiry.clock = reactor
-        self._expiring = False
 
     def startService(self) -> None:
         super().startService()
@@ -47,7 +46,7 @@ class ObjectKeeping(Service):
 
     def _open(self) -> ObjectJournal:
         config, node = self._node.config, self._node
-        directory = Path(config.state, "objects")
+        directory = Path(config.state, DIRECTORY)
         full = config.sync == "full"
         journal = ObjectJournal(directory, config.objects, full, is_low=lambda: node.watermark.low)
         try:
@@ -58,12 +57,8 @@ class ObjectKeeping(Service):
         return journal
 
     def _expire(self) -> None:
-        if self._journal is None or self._expiring:
-            return
-        self._expiring = True
-        work = self._node.slices.work(self._journal.expire())
-        work.addErrback(partial(log.failure, "the journal of objects could not be shortened"))
-        work.addBoth(lambda done: setattr(self, "_expiring", False))
+        if self._node.kept_objects is not None:
+            self._node.kept_objects.expire()
 
     def stopService(self) -> None:
         super().stopService()

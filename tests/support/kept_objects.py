@@ -61,6 +61,14 @@ class KeptCase(SynchronousTestCase):
             self.node.clock.turn()
             self.node.settle()
 
+    def pass_seconds(self, seconds: int) -> None:
+        """
+        Let this time pass, with many turns in it.
+        """
+        for _ in range(50 * seconds):
+            self.node.clock.advance(0.02)
+            self.node.settle()
+
     def subscribe_since(self, since: Any, *addresses: str, by: Client | None = None) -> list[dict[str, Any]]:
         """
         Subscribe with `since`; all that came then.

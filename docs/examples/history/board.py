@@ -1,5 +1,5 @@
 """
-A board with notes: creates the object, and moves a note every half second, in lines of JSON over TCP.
+A board with notes: creates the object, and moves one of its notes every half second, by JSON lines.
 
     board.py [PORT]
 """

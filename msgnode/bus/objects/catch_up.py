@@ -68,12 +68,19 @@ class CatchUp:
         self.last = since
         self.message = message
         self.session = session
+        self.replayed: dict[tuple[str, int | str], None] = {}  # senders and ids of the last messages
         self.held: list[Message] = []
         self.held_bytes = 0
 
     @property
     def is_overrun(self) -> bool:
         return len(self.held) > MAX_HELD or self.held_bytes > MAX_HELD_BYTES
+
+    def note_replayed(self, key: tuple[str, int | str]) -> None:
+        self.replayed.pop(key, None)
+        self.replayed[key] = None
+        while len(self.replayed) > MAX_HELD:
+            del self.replayed[next(iter(self.replayed))]
 
     def hold(self, message: Message) -> None:
         if not self.is_overrun:
@@ -255,8 +262,10 @@ class CatchUps:
         if not version:
             found = part(message.data, "version")
             version = int(found) if found is not None and found.isdigit() else 0
-        if version and version <= catching.last:
-            return
+        key = message.from_, message.id
+        if version <= catching.last if version else key in catching.replayed:
+            return  # a message that came by a third domain has no version
+        catching.note_replayed(key)
         catching.last = max(catching.last, version)
         if message.to in catching.session.bindings:
             with suppress(Blocked):  # as when it was published

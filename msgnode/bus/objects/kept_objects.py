@@ -5,10 +5,13 @@ Each gets the object's next version, as `version` in its header.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from msgnode.bus.objects.channels import CHANGES, CHILDREN, HISTORY, SUBSCRIPTION, object_of
@@ -17,14 +20,17 @@ from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, part
 from msgnode.storage.objects.journal import ObjectJournal
 from msgnode.storage.objects.object_index import ObjectIndex
-from msgnode.structures.bounded_cache import BoundedCache
 from msgnode.structures.time_slices import Slices
+from msgnode.transport.data_plane import NO_DATA_PLANE, DataPlane
 
 log = Logger()
 
 MAX_KNOWN = 10_000  # addresses that were compared with the patterns
 MAX_KNOWN_CHARS = 512
+PAUSE_SECONDS = 0.02  # between two slices, of a millisecond or two each, of making snapshots
+MAX_NUMBERS = 10_000  # objects that the data plane knows
 KEPT_TYPES = ("create", "update", "delete")
+_CLOSING = ord("}")
 _ENDS = (CHANGES, HISTORY)
 
 
@@ -60,23 +66,61 @@ class KeptObjects:
         journal: ObjectJournal,
         before_write: Callable[[Callable[[], object]], None],
         slices: Slices,
+        clock: IReactorTime,
+        data_plane: DataPlane = NO_DATA_PLANE,
     ) -> None:
         self.options = options
         self.journal = journal
         self.others: OtherKeepers | None = None  # None: the node is alone in its domain
         self._before_write = before_write
         self._slices = slices
-        self._known: BoundedCache[str, str] = BoundedCache(MAX_KNOWN)
+        self._known: dict[str, str] = {}  # objects by address; "": none that is kept
         self._patterns: re.Pattern[str] = compiled(options.keep)
-        self._is_flush_due = False
-        self._reducing: set[str] = set()  # objects of which a snapshot is being made
+        self._data_plane = data_plane
+        self._numbers: dict[str, int] = {}  # of objects at the data plane
+        self._by_number: list[str] = []
+        self._is_flush_due = self._is_expiring = False
+        self._expired_at = 0  # the number of the segment that was begun last then
+        self._clock = clock
+        self._to_reduce: dict[str, ObjectIndex] = {}  # objects of which snapshots are to be made
+        self._is_reducing = False
+        self._begin_numbers()
 
     def apply(self) -> None:
         """
         Applies other patterns. What was kept before is kept until it is too old, but not continued.
         """
         self._patterns = compiled(self.options.keep)
-        self._known = BoundedCache(MAX_KNOWN)
+        self._known = {}
+
+    # -- what the data plane carries -----------------------------------------------------
+
+    def number(self, object: str, message: Message) -> int | None:
+        """
+        The number of the object at the data plane, which may carry updates like this one from now on; None:
+        Python records each.
+        """
+        index = self.journal.index(object)
+        if index is None or message.type != "update" or not self._data_plane.keeps_objects:
+            return None
+        found = self._numbers.get(object)
+        if found is None:
+            if len(self._numbers) >= MAX_NUMBERS:
+                self._begin_numbers()
+            found = self._numbers[object] = self._data_plane.add_kept(object)
+            self._by_number.append(object)
+        self._data_plane.set_version(found, index.version, self.journal.micros)
+        return found
+
+    def _begin_numbers(self) -> None:
+        self._numbers, self._by_number = {}, []
+        self._data_plane.keep(self._take_carried)
+
+    def _take_carried(self, records: bytes, entries: list[tuple[int, int, int]], micros: int) -> None:
+        self.journal.record_carried(records, entries, self._by_number, micros)
+        self._flush_later()
+
+    # -- publications --------------------------------------------------------------------
 
     def is_kept(self, object: str) -> bool:
         return self._patterns.fullmatch(object) is not None
@@ -90,7 +134,9 @@ class KeptObjects:
             name = to[: -len(HISTORY)] if to.endswith(HISTORY) else object_of(to)
             found = name if name and self.is_kept(name) else ""
             if len(to) <= MAX_KNOWN_CHARS:
-                self._known.put(to, found)
+                if len(self._known) >= MAX_KNOWN:
+                    self._known = {}
+                self._known[to] = found
         return found
 
     def keeper(self, object: str) -> str:
@@ -132,13 +178,14 @@ class KeptObjects:
             if version:
                 self._append(object, version, message.data, "create", False)
 
-    def record(self, object: str, message: Message) -> None:
+    def record(self, object: str, message: Message) -> bool:
         """
-        Records a publication, and puts its version into it. Raises Rejected if its sender has put one there.
+        Records a publication, and puts its version into it; False if it is not kept. Raises Rejected if its
+        sender has put one there.
         """
         kind = message.type.lower()
         if kind not in KEPT_TYPES:
-            return
+            return False
         if b'"version"' in message.data and part(message.data, "version") is not None:
             raise Rejected("'version' in the header is given by the node; put yours into the body")
         version = self.journal.next_version(object)
@@ -146,9 +193,13 @@ class KeptObjects:
             assert isinstance(message.to, str)
             message.data = with_version(message.data, version)
             self._append(object, version, message.data, kind, message.to.startswith(object + CHILDREN))
+        return bool(version)
 
     def _append(self, object: str, version: int, data: bytes, kind: str, is_child: bool) -> None:
         self.journal.record(object, version, data, kind, is_child)
+        number = self._numbers.get(object)
+        if number is not None:
+            self._data_plane.set_version(number, version, self.journal.micros)
         self._flush_later()
 
     def _flush_later(self) -> None:
@@ -160,21 +211,55 @@ class KeptObjects:
         self._is_flush_due = False
         self.journal.flush()
         for index in self.journal.grown():
-            if index.address not in self._reducing:
-                self._reduce(index)
+            self._to_reduce[index.address] = index
+        if self._to_reduce and not self._is_reducing:
+            self._is_reducing = True
+            work = self._slices.work(self._paced(self._reduce()))
+            work.addErrback(partial(log.failure, "objects could not be reduced"))
+            work.addBoth(self._reduced)
+        segments = self.journal.segments
+        if self.journal.is_too_large and segments.number != self._expired_at:
+            self._expired_at = segments.number  # what cannot be removed now is not tried with each flush
+            self.expire()
 
-    def _reduce(self, index: ObjectIndex) -> None:
+    def expire(self) -> None:
         """
-        Makes a snapshot, from which the object is reduced faster.
+        Removes what is too old or too much, in slices.
         """
-        self._reducing.add(index.address)
-        work = self._slices.work(self.journal.snapshot(index, index.version))
-        work.addErrback(partial(log.failure, "{object} could not be reduced", object=index.address))
-        work.addBoth(lambda done: self._reducing.discard(index.address))
+        if not self._is_expiring:
+            self._is_expiring = True
+            work = self._slices.work(self._paced(self.journal.expire()))
+            work.addErrback(partial(log.failure, "the journal of objects could not be shortened"))
+            work.addBoth(self._expired)
+
+    def _expired(self, done: Any) -> None:
+        self._is_expiring = False
+
+    def _reduce(self) -> Iterator[None]:
+        """
+        Makes snapshots, from which objects are reduced faster.
+        """
+        while self._to_reduce:
+            index = self._to_reduce.pop(next(iter(self._to_reduce)))
+            yield from self.journal.snapshot(index, index.version)
+            yield
+
+    def _reduced(self, done: Any) -> None:
+        self._is_reducing = False
+
+    def _paced(self, steps: Iterator[None]) -> Iterator[Deferred[Any] | None]:
+        """
+        Takes these steps with pauses, as long as the journal has room: publishing comes first.
+        """
+        for _ in steps:
+            is_urgent = self.journal.segments.size > 2 * self.options.keep_bytes
+            yield None if is_urgent else deferLater(self._clock, PAUSE_SECONDS)
 
 
 def with_version(data: bytes, version: int) -> bytes:
     """
     The message with its version at the end of the header.
     """
-    return b'%b,"version":%d}' % (data.rstrip()[:-1], version)
+    if data[-1] != _CLOSING:
+        data = data.rstrip()
+    return b'%b,"version":%d}' % (data[:-1], version)

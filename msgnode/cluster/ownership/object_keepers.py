@@ -1,8 +1,8 @@
 """
 The keepers of objects in a cluster: one member writes the journal of an object, and gives its versions.
 
-What clients of other members publish goes to the keeper, which sends it on to all who hear it. While the
-keeper is away it is delivered without a version, and the keeper notes afterwards that it is missing.
+Publications of clients of other members go to the keeper, which sends them on to all who hear them. While the
+keeper is away they are delivered without a version, and the keeper notes afterwards that they are missing.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from msgnode.cluster.member_requests import MemberRequests
 from msgnode.cluster.ownership.owners import Owners
 
 MISSED = "object.missed"
-MAX_OBJECTS = 10_000  # of which a keeper is told that it missed something
+MAX_OBJECTS = 10_000  # of which this node notes that a keeper missed something
 MAX_TOLD = 500  # in one request
 
 _objects = msgspec.msgpack.Decoder(list[str])
@@ -63,7 +63,7 @@ class ObjectKeepers:
 
     def _again(self, why: object, node: str, objects: list[str]) -> None:
         """
-        The keeper did not say that it has noted it: it is told when it is back.
+        The keeper did not say that it has noted it: it is asked again when it is back.
         """
         for object in objects:
             self.note_missed(node, object)

@@ -27,7 +27,7 @@ from msgnode.storage.objects.records import (
     unpacked,
 )
 from msgnode.storage.objects.reduction import Reduction
-from msgnode.storage.objects.segments import Segments
+from msgnode.storage.objects.segments import RESTORED, Segments
 
 log = Logger()
 
@@ -69,7 +69,8 @@ class ObjectJournal:
     """
     The journal of all kept objects. `is_low`: has the disk no room for it?
 
-    `failing` is why nothing can be written now, or empty.
+    `failing` is why nothing can be written now, or empty. `micros` is the time of the last record, in
+    microseconds since 1970.
     """
 
     def __init__(
@@ -85,13 +86,14 @@ class ObjectJournal:
         self.failing = ""
         self.is_shared = False  # may other nodes have given versions to an object before?
         self.options = options
+        self._directory = directory
         self.segments = segments if segments is not None else Segments(directory, full_sync)
         self._wall = wall
         self._is_low = is_low
         self._objects: dict[str, ObjectIndex] = {}
         self.floor = 0  # versions of objects that were forgotten are not above it
         self._buffer: list[tuple[ObjectIndex, int, int, bytes]] = []  # index, kind, version, record
-        self._micros = 0
+        self.micros = 0
         self._grown: dict[str, ObjectIndex] = {}  # those that may want a snapshot
         self._open_gaps: dict[str, Gap] = {}  # what could not be written since the last write, by object
 
@@ -121,6 +123,9 @@ class ObjectJournal:
                     unsure.discard(index.address)
         for index in self._objects.values():
             index.recovered()
+        marker = self._directory / RESTORED
+        if marker.exists():  # later versions may have been given than those in the backup
+            unsure |= self._objects.keys()
         for address in damaged_at | unsure:
             self._jump(self._objects[address], DAMAGED if address in damaged_at else DISK)
         if self.counts.damaged:
@@ -129,6 +134,8 @@ class ObjectJournal:
                 number=self.counts.damaged,
             )
         self._next_segment()
+        if self._write_gaps():
+            marker.unlink(missing_ok=True)
 
     def _recover(self, segment: int, found: Found, known: dict[bytes, ObjectIndex]) -> ObjectIndex | None:
         place, version = segment << 40 | found.offset, found.version
@@ -215,6 +222,21 @@ class ObjectJournal:
             index.has_value = kind != "delete"
         self._buffer.append((index, ENTRY, version, packed(ENTRY, version, now, index.encoded, data)))
 
+    def record_carried(
+        self, records: bytes, entries: list[tuple[int, int, int]], addresses: list[str], micros: int
+    ) -> None:
+        """
+        Records what the data plane has given versions: for each record the number of its object among the
+        addresses, its version and its length. `micros` is the time of the last one.
+        """
+        at, objects, append = 0, self._objects, self._buffer.append
+        for number, version, length in entries:
+            index = objects[addresses[number]]
+            index.version = version
+            append((index, ENTRY, version, records[at : at + length]))
+            at += length
+        self.micros = max(self.micros, micros)
+
     def miss(self, address: str) -> bool:
         """
         Notes, as one version, that messages of the object are missing: they came while this node was away.
@@ -229,8 +251,8 @@ class ObjectJournal:
         return True
 
     def _now(self) -> int:
-        self._micros = max(self._micros + 1, int(self._wall() * 1_000_000))
-        return self._micros
+        self.micros = max(self.micros + 1, int(self._wall() * 1_000_000))
+        return self.micros
 
     def flush(self) -> None:
         """
@@ -266,7 +288,7 @@ class ObjectJournal:
         The place of the first of these records; 0 if they could not be written.
         """
         try:
-            place = self.segments.append(records, self._micros)
+            place = self.segments.append(records, self.micros)
         except (OSError, KeyError) as why:
             failing = getattr(why, "strerror", None) or "it has no segment"
             if not self.failing:
@@ -312,7 +334,7 @@ class ObjectJournal:
         """
         record = packed(GAP, version, self._now(), index.encoded, msgspec.json.encode((0, DISK)))
         try:
-            self.segments.append([record], self._micros)
+            self.segments.append([record], self.micros)
         except (OSError, KeyError):
             return
 
@@ -460,6 +482,13 @@ class ObjectJournal:
         record = packed(SNAPSHOT, version, self._now(), index.encoded, state)
         self._buffer.append((index, SNAPSHOT, version, record))
         self.flush()
+
+    @property
+    def is_too_large(self) -> bool:
+        """
+        Are there more bytes than are kept, and segments to remove?
+        """
+        return self.segments.size > self.options.keep_bytes and bool(self.segments.oldest())
 
     def expire(self) -> Iterator[None]:
         """

@@ -5,12 +5,13 @@ docs/objects.md has the rules. They are those of the runtimes: `attribute` is a 
 object, `attributeType` and `operation` say how an array or a member changes.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from msgnode.protocol.errors import Malformed
-from msgnode.protocol.message import Message, recall
+from msgnode.protocol.message import SHORT_BYTES, recall
 from msgnode.storage.objects.object_index import Gap
 
 MAX_PATH = 64  # segments of an attribute
@@ -39,6 +40,46 @@ class ReducedObject(msgspec.Struct, omit_defaults=True):
 _decoder = msgspec.json.Decoder(ReducedObject)
 
 
+class Body(msgspec.Struct):
+    """
+    What a reduction needs of the body of a message.
+    """
+
+    value: Any = None
+    attribute: Any = None
+    attributeType: Any = None
+    operation: Any = None
+    resource: Any = None
+
+
+class KeptMessage(msgspec.Struct):
+    """
+    What a reduction needs of a message.
+    """
+
+    id: int | str
+    type: str
+    to: str
+    from_: str = msgspec.field(name="from", default="")
+    body: Body | None = None
+
+
+_read = msgspec.json.Decoder(KeptMessage).decode
+
+
+def _message_of(data: bytes) -> KeptMessage:
+    """
+    The message. Raises Malformed if it cannot be decoded.
+    """
+    if len(data) <= SHORT_BYTES:  # cheap to decode with any content
+        with suppress(msgspec.DecodeError, RecursionError):  # a lone surrogate, a number of 5000 digits
+            return _read(data)
+    found = recall(data)
+    fields = found.fields()
+    body = Body(**{name: fields.get(name) for name in Body.__struct_fields__})
+    return KeptMessage(found.id, found.type, found.to if isinstance(found.to, str) else "", found.from_, body)
+
+
 class CannotApply(Exception):
     """
     An update that does not fit the object.
@@ -62,7 +103,7 @@ class Reduction:
         state = self.state
         state.version, state.time = version, micros
         try:
-            message = recall(data)
+            message = _message_of(data)
             self._apply(object, message, version, micros)
         except (Malformed, CannotApply, RecursionError):
             if len(state.skipped) < MAX_LISTED:
@@ -97,10 +138,10 @@ class Reduction:
         state = self.state
         state.exists, state.value, state.children = exists, value, {}
 
-    def _apply(self, object: str, message: Message, version: int, micros: int) -> None:
+    def _apply(self, object: str, message: KeptMessage, version: int, micros: int) -> None:
         state, kind, to = self.state, message.type.lower(), message.to
-        body = message.fields()
-        if isinstance(to, str) and to.startswith(f"{object}/children/"):
+        body = message.body or Body()
+        if to.startswith(f"{object}/children/"):
             if not state.too_large:
                 self._apply_to_child(to[len(object) + 10 :], kind, message, body, version, micros)
         elif kind == "update":
@@ -108,13 +149,13 @@ class Reduction:
                 state.value = _updated(state.value, body)
                 state.exists = True
         else:
-            self._empty(kind == "create", body.get("value"))
+            self._empty(kind == "create", body.value)
             state.skipped, state.missing, state.too_large = [], [], 0
 
     def _apply_to_child(
-        self, name: str, kind: str, message: Message, body: dict[str, Any], version: int, micros: int
+        self, name: str, kind: str, message: KeptMessage, body: Body, version: int, micros: int
     ) -> None:
-        resource = body.get("resource")
+        resource = body.resource
         key = resource if isinstance(resource, str) and resource else name
         if not key:
             key = f"{message.from_}#{message.id}"
@@ -128,18 +169,18 @@ class Reduction:
         child = children[key]
         child["version"], child["time"] = version, micros
         if kind == "create":
-            child["value"] = body.get("value")
+            child["value"] = body.value
         else:
             child["value"] = _updated(child["value"], body)
 
 
-def _updated(before: Any, body: dict[str, Any]) -> Any:
+def _updated(before: Any, body: Body) -> Any:
     """
     The value after an update of all of it, or of the attribute that the body names.
     """
-    attribute = body.get("attribute")
+    attribute = body.attribute
     if attribute is None:
-        return body.get("value")
+        return body.value
     if not isinstance(attribute, str) or not attribute or attribute.count(".") >= MAX_PATH:
         raise CannotApply
     after = {} if before is None else before
@@ -156,12 +197,12 @@ def _data_of(value: Any) -> Any:
     return value
 
 
-def _change(data: Any, path: list[str], body: dict[str, Any]) -> None:
+def _change(data: Any, path: list[str], body: Body) -> None:
     for segment in path[:-1]:
         data = _step(data, segment)
-    last, operation, value = path[-1], body.get("operation"), body.get("value")
+    last, operation, value = path[-1], body.operation, body.value
     if isinstance(data, list):
-        _change_array(data, _number(last, len(data)), body.get("attributeType"), operation, value)
+        _change_array(data, _number(last, len(data)), body.attributeType, operation, value)
     elif not isinstance(data, dict):
         raise CannotApply
     elif operation == "remove":

@@ -15,6 +15,8 @@ from msgnode.storage.spool import write_all
 
 log = Logger()
 
+DIRECTORY = "objects"  # below the state directory
+RESTORED = "restored"  # name of a file in it that exists after a restore, until versions were left out
 SEGMENT_BYTES = 8 * 1024 * 1024
 READ_BYTES = 64 * 1024  # read ahead: the entries of an object that changes often lie together
 

@@ -245,7 +245,7 @@ class AsItWasTests(KeptCase):
         """
         for number in range(600):
             self.publish(attribute=f"k{number % 7}", value=number)
-        self.turns()
+        self.pass_seconds(1)
 
         self.assertGreaterEqual(self.journal.counts.snapshots, 1)
         self.assertEqual({f"k{k}": 546 + k for k in range(7)}, self.value(553))
