@@ -185,6 +185,13 @@ class Mailbox:
         queued = self._queue.bytes if self._queue else 0
         return queued + self._behind.bytes if self._behind else queued
 
+    @property
+    def oldest_came(self) -> int:
+        """
+        When the oldest queued message came, in nanoseconds since 1970; 0 if that is not known.
+        """
+        return self._queue.oldest_came if self._queue else 0
+
     def queued_messages(self) -> list[QueuedMessage]:
         """
         The queued messages, oldest first within a priority.
@@ -215,7 +222,12 @@ class Mailbox:
                 queue = self._queue = host.make_queue()
             key = self.last_key = self.last_key + 1
         kept = QueuedMessage(
-            key, message.data, len(message.data), self._until(message), message.effective_priority
+            key,
+            message.data,
+            len(message.data),
+            self._until(message),
+            message.effective_priority,
+            came=message.received_at,
         )
         if host.copy_id is not None:
             kept.copy = host.copy_id(message)
@@ -329,14 +341,18 @@ class Mailbox:
         self.send_receipt(kept, code)
         self.journal.remove(self.sid, kept, missed=counted)
 
-    def purge(self, most: int) -> list[QueuedMessage]:
+    def purge(self, most: int, older: int = 0) -> list[QueuedMessage]:
         """
-        Drops at most so many queued messages, by the order of an operator, and returns them.
+        Drops at most so many queued messages, by the order of an operator, and returns them; with `older`
+        only those that came before this time, in nanoseconds since 1970.
         """
         gone: list[QueuedMessage] = []
         while self._queue and len(gone) < most:
-            gone.append(self._queue.shed())
-            self.drop(gone[-1], 503)
+            kept = self._queue.pop_older(older) if older else self._queue.shed()
+            if kept is None:
+                break
+            gone.append(kept)
+            self.drop(kept, 503)
         return gone
 
     # -- all messages ---------------------------------------------------------------
