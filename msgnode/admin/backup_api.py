@@ -74,7 +74,8 @@ class Backups:
         assert isinstance(spool, Spool)
         journal.settle(now=True)
         try:
-            snapshot = take_snapshot(Path(config.state), spool)
+            kept = self._node.object_journal
+            snapshot = take_snapshot(Path(config.state), spool, kept.segments if kept is not None else None)
         except BackupRefused as why:
             raise Rejected(str(why), 503, "disk") from None
         log.info("a backup into {directory} begins, by {who}", directory=str(directory), who=who)

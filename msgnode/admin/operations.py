@@ -3,6 +3,7 @@ The operations of a node for its operators: everything that the admin API reads 
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ from msgnode.admin.reads.series import History, SeriesQuery, SeriesReport
 from msgnode.admin.reads.session_list import SessionList, SessionQuery, list_sessions
 from msgnode.admin.reads.session_report import AddressPage, SessionReport, report_session
 from msgnode.admin.reads.top import Top, TopList, TopQuery
+from msgnode.admin.stubs.stub_actions import ACTIONS, StubActions, StubList
 from msgnode.node import Node
 from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.storage.audit_log import AuditLog
@@ -94,6 +96,7 @@ class Operations:
         self._traces = TraceActions(audited, self.live.traces)
         self._log = LogActions(self.inspector, audited)
         self._backup = BackupActions(audited, self.backups)
+        self._stubs = StubActions(self.inspector, audited)
 
     def services(self) -> list[Service]:
         """
@@ -188,6 +191,7 @@ class Operations:
             ),
             read("memory", "Memory by owner.", lambda call: report_memory(inspector), MemoryReport),
             read("nodes", "The nodes of the domain.", lambda call: list_nodes(inspector), NodeList),
+            read("stubs", "Foreign stubs.", self._stubs.stubs, StubList),
             read("bans", "Bans.", self._bans.bans, BanList),
             read("limits", "Temporary limits.", self._bans.limits, LimitList),
             read("tokens", "Named tokens of operators.", self._tokens.tokens, TokenList, role=ADMIN),
@@ -288,4 +292,12 @@ class Operations:
             ),
             action("tokens", "Make a named token.", tokens.add, TokenRequest, ADMIN),
             action("tokens/{name}", "Revoke a named token.", tokens.revoke, role=ADMIN, verb="DELETE"),
+            *(
+                action(
+                    f"stubs/{{domain}}/{what}",
+                    f"{what.capitalize()} the stub of a foreign domain.",
+                    partial(self._stubs.act, what),
+                )
+                for what in ACTIONS
+            ),
         ]

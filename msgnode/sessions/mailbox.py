@@ -609,9 +609,15 @@ class Mailbox:
             for other in self._queue.put(kept):
                 self._host.counts.overflowed += 1
                 self.drop(other, 503)
+            self._expire_in_time(kept)  # what is behind others does not expire
 
     def adopt_late(
-        self, data: bytes, until: float, priority: int, copy: tuple[bytes, int] | None = None
+        self,
+        data: bytes,
+        until: float,
+        priority: int,
+        copy: tuple[bytes, int] | None = None,
+        asker: int = 0,
     ) -> QueuedMessage:
         """
         Puts in a message that was sent to the session at the other node after it had left there: it comes
@@ -619,7 +625,7 @@ class Mailbox:
         """
         self._has_late = True
         self._late_key += 1
-        kept = QueuedMessage(self._late_key, data, len(data), until, priority, copy=copy)
+        kept = QueuedMessage(self._late_key, data, len(data), until, priority, asker, copy=copy)
         if self._behind is None:
             self._behind = self._host.make_queue()
         self._requeue(kept, self._behind)
@@ -652,21 +658,23 @@ class Mailbox:
         priority: int,
         number: int = 0,
         copy: tuple[bytes, int] | None = None,
+        asker: int = 0,
     ) -> None:
         """
         Puts in a message that waited at another node; `number` if it was sent there. Those that were sent
         come first, in the order of their numbers. One that follows late messages stays behind them.
         """
         if self._has_late and self._behind_key and not number:
-            self.adopt_late(data, until, priority, copy)
+            self.adopt_late(data, until, priority, copy, asker)
             return
         self.last_key += 1
-        kept = QueuedMessage(self.last_key, data, len(data), until, priority, copy=copy)
+        kept = QueuedMessage(self.last_key, data, len(data), until, priority, asker, copy=copy)
         if number and self.outbox is not None:
             self.journal.append(self.sid, kept, number)
             self.outbox.restore_sent(kept, number)
         else:
             self._requeue(kept)
+            self._expire_in_time(kept)
 
     def hand_over(self, key: int) -> None:
         """

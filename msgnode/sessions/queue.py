@@ -43,15 +43,20 @@ class Payload(bytes):
     holders = 0
 
 
+# The asker of a message that came with its session from another node: wherever its session is now, it gets an
+# answer if the message is never delivered. The other node has sent the receipt.
+ANY_NODE = (1 << 64) - 1
+
+
 class QueuedMessage(Struct, gc=False):
     """
     An undelivered message of a session.
 
     `key` rises within the session, in the order of arrival. `data` is None once the message is on disk only,
     at `place` (0: nowhere). `until` is its expiry time, by the node's clock. `asker` is the sid of the
-    session that asked for a receipt, or 0. `share` is charged for it until it is delivered. `copy` is the id
-    of all copies of the message, if other nodes may have one. `came` is when it came, in nanoseconds since
-    1970, 0 if that was before a restart or at another node.
+    session that asked for a receipt or waits for an answer, 0, or ANY_NODE. `share` is charged for it until
+    it is delivered. `copy` is the id of all copies of the message, if other nodes may have one. `came` is
+    when it came, in nanoseconds since 1970, 0 if that was before a restart or at another node.
     """
 
     key: int

@@ -277,3 +277,15 @@ def log_level(
     """
     body: dict[str, Any] = {"namespace": namespace, "level": level, "seconds": seconds, "reason": reason}
     tell(client, "change", do(client, "log-level", dry_run=dry_run, **body), "namespace")
+
+
+@click.command(short_help="Start, stop or restart the stub of a foreign domain.")
+@click.argument("what", type=click.Choice(["start", "stop", "restart"]))
+@click.argument("domain")
+@acts
+def stub(client: AdminClient, what: str, domain: str, reason: str, dry_run: bool) -> None:
+    """
+    Start, stop or restart the stub of a foreign domain.
+    """
+    found = do(client, "stubs", domain, what, dry_run=dry_run, reason=reason)
+    tell(client, f"{what} the stub", found, "domain")

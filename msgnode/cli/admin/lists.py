@@ -234,6 +234,36 @@ def pools(view: View, scheme: str) -> None:
     view.show(draw, "pools", query=[("scheme", scheme)])
 
 
+@click.command(short_help="List the stubs of foreign domains.")
+@shows
+def stubs(view: View) -> None:
+    """
+    List the stubs of foreign domains that the node runs, with their states and figures.
+    """
+    columns = (
+        Column("DOMAIN", "name", name, True),
+        Column("STATE", "state", stub_state, True),
+        Column("SINCE", "since", ago),
+        Column("VERSION", "version", plain, True),
+        Column("WAITING", "waiting", plain),
+        Column("SUBSCRIBED", "subscribed", plain),
+        Column("FAILURES", "failures", plain),
+        Column("LAST ERROR", "last_error", plain, True),
+    )
+
+    def draw(found: Any) -> Iterator[str]:
+        if not found["stubs"]:
+            yield "no stubs: no message went to a foreign domain that this node accepts"
+            return
+        yield from view.table(found["stubs"], columns)
+
+    view.show(draw, "stubs")
+
+
+def stub_state(value: str) -> str:
+    return colored(value, {"live": "ok", "failed": "failed", "disconnected": "failed"}.get(value, value))
+
+
 @click.command(short_help="Show who holds the memory.")
 @shows
 def memory(view: View) -> None:
