@@ -122,7 +122,7 @@ def read_body(kind: type[msgspec.Struct], data: bytes) -> Any:
 
 def _in_range(found: Any, what: str) -> Any:
     """
-    What was read, if each number in it is one to calculate with. Raises Rejected.
+    Returns the struct, if each number in it is one to calculate with. Raises Rejected.
     """
     for field in msgspec.structs.fields(found):
         value = getattr(found, field.name)
