@@ -42,6 +42,7 @@ class ForeignDomain:
         self.domain = domain
         self.record = StubRecord(domain, around.wall)
         self.takers: list[Taker] = []
+        self._speaking: StubInstance | None = None
         self._node = node
         self._names = names
         self._around = around
@@ -164,6 +165,9 @@ class ForeignDomain:
 
     def received(self, message: bytes, process: StubInstance) -> None:
         self.lifecycle.used()
+        if process is not self._speaking:
+            self._speaking = process
+            self._inbound.started_again()
         self._inbound.receive(message)
 
     def gave_up(self, why: Rejected) -> None:
