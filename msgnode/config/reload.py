@@ -30,6 +30,7 @@ RELOADABLE = {
     "foreign",
     "identity",
     "limits",
+    "objects",
     "peer",
     "policy",
     "public_url",

@@ -15,7 +15,9 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.web.client import Agent
 
 from msgnode.backends.http_client import BackendClient
+from msgnode.backends.identity.logins import Logins
 from msgnode.backends.identity.responder import IdentityResponder
+from msgnode.backends.identity.token_requests import TokenRequests
 from msgnode.backends.identity.token_validator import Tokens
 from msgnode.backends.policy_repository import RepositorySource
 from msgnode.backends.qos_broker import NAME as QOS_BROKER
@@ -36,6 +38,7 @@ from msgnode.policy.enforcement.decision_log import DecisionLog
 from msgnode.protocol.address import Domain
 from msgnode.service.embedded_registry import DOMAIN_SOCKET, GLOBAL_SOCKET, Embedded, EmbeddedPaths, payer
 from msgnode.sessions.limits.disk_watermark import Watching, Watermark
+from msgnode.sessions.session import Session
 from msgnode.transport.endpoints import Dial
 
 
@@ -131,7 +134,38 @@ def _part(host: str, options: IdentityProvider) -> str:
     return " introspection" if only_asked else " keys"
 
 
-def add_identity_responder(node: Node, tokens: Tokens) -> None:
+def make_logins(
+    node: Node, tokens: Tokens, clock: IReactorTime, run: Callable[..., Deferred[Any]] = maybeDeferred
+) -> Logins:
+    """
+    Returns the service that keeps what sessions are logged in with at their providers.
+    """
+    config, sessions = node.config, node.sessions
+    state = None if config.state == "none" else Path(config.state)
+    logins = node.logins = Logins(
+        config.identity,
+        tokens,
+        node.answer_late,
+        sessions.get,
+        sessions,
+        node.slices,
+        clock,
+        state,
+        run,
+        tokens.wall,
+    )
+    before = sessions.on_event
+
+    def on_event(event: str, session: Session) -> None:
+        before(event, session)
+        if session.ended or event == "moved":
+            logins.ended(session)
+
+    sessions.on_event = on_event
+    return logins
+
+
+def add_identity_responder(node: Node, tokens: Tokens, logins: Logins) -> None:
     """
     Add the responder that says whose token a token is, also without a configured provider.
 
@@ -140,8 +174,10 @@ def add_identity_responder(node: Node, tokens: Tokens) -> None:
     options = node.config.identity
     tokens.called = partial(add_back_end, node)
     tokens.apply()
+    logins.apply()
     if "idm" not in node.config.connectors:
-        node.offer("identity", IdentityResponder(options, node.config.domain, tokens))
+        requests = TokenRequests(tokens, logins)
+        node.offer("identity", IdentityResponder(options, node.config.domain, tokens, requests))
     node.identity_expiry.review(node.sessions)
 
 

@@ -55,6 +55,7 @@ EVERYWHERE = [
 ]
 EVERYWHERE += ["docs/backends.md", "docs/federation.md", "docs/records.md", "docs/cluster.md"]
 EVERYWHERE += ["docs/foreign-domains.md"]
+EVERYWHERE += ["docs/objects.md"]
 CONFIG = (TOP / "etc/msgnode.toml").read_text("utf-8")
 OPERATIONS = (TOP / "docs/operations.md").read_text("utf-8")
 # Their defaults depend on the machine, or stand for a listener.

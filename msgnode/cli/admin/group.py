@@ -5,7 +5,18 @@ The group `msgnode admin`.
 import click
 
 from msgnode.cli.admin.access import audit, ban, bans, limit, limits, token, unban, unlimit
-from msgnode.cli.admin.actions import drain, expire_token, kick, probe, purge, reload, stub, unbind, undrain
+from msgnode.cli.admin.actions import (
+    drain,
+    expire_token,
+    kick,
+    log_level,
+    probe,
+    purge,
+    reload,
+    stub,
+    unbind,
+    undrain,
+)
 from msgnode.cli.admin.backup import backup
 from msgnode.cli.admin.check import check
 from msgnode.cli.admin.history import history
@@ -17,22 +28,8 @@ from msgnode.cli.admin.top import top
 VERBS = (
     *(status, top, sessions, session, connections, address, refusals, why, trace, events, probe),
     *(kick, purge, expire_token, unbind, ban, unban, bans, limit, unlimit, limits),
-    *(
-        history,
-        drain,
-        undrain,
-        reload,
-        backup,
-        config,
-        memory,
-        pools,
-        nodes,
-        stubs,
-        stub,
-        check,
-        token,
-        audit,
-    ),
+    *(history, drain, undrain, reload, log_level, backup, config, memory, pools, nodes, stubs, stub),
+    *(check, token, audit),
 )
 
 
