@@ -136,7 +136,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         back_ends = add_registries(node, reactor, in_thread)
         logins = make_logins(node, tokens, reactor, in_thread)
         add_identity_responder(node, tokens, logins)
-        add_qos_responder(node, reactor)
+        brokers = add_qos_responder(node, reactor, run=in_thread)
     lag = EventLoopLag(reactor)
     admins = AdminTokens(config.state)
     policies = make_policy_store(node, reactor, in_thread)
@@ -176,6 +176,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         *((streams,) if streams is not None else ()),
         node.sessions,
         logins,
+        *brokers,
         *(listener for listener in listening if listener.kind != "admin"),
         *_welcome(listening),
         *_notifying(node, facts.reloading, reactor),
