@@ -12,6 +12,8 @@ from msgspec import Meta, field
 from msgnode.config.address_range import expand
 from msgnode.config.cluster import ClusterOptions
 from msgnode.config.federation import FederationOptions, Peer
+from msgnode.config.foreign import Connector, ConnectorOptions, ForeignOptions
+from msgnode.config.objects import ObjectsOptions
 from msgnode.config.sections import (
     BackEndOptions,
     Bytes,
@@ -115,6 +117,8 @@ class Limits(Section):
     list_deliveries: Count = 10_000
     connections: Count = 20_000
     connections_per_ip: Count = 1000
+    event_streams: Count = 10_000
+    event_streams_per_ip: Count = 200
     session_rate_messages: OrOff = 0
     session_rate_bytes: OrOff = 0
     ip_rate_messages: OrOff = 0
@@ -346,9 +350,12 @@ class Config(Section):
     registry: RegistryOptions = field(default_factory=RegistryOptions)
     global_registry: GlobalRegistryOptions = field(default_factory=GlobalRegistryOptions)
     records: RecordsOptions = field(default_factory=RecordsOptions)
+    objects: ObjectsOptions = field(default_factory=ObjectsOptions)
     federation: FederationOptions = field(default_factory=FederationOptions)
     peer: list[Peer] = []
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
+    foreign: ForeignOptions = field(default_factory=ForeignOptions)
+    connectors: dict[Connector, ConnectorOptions] = {}
 
     @property
     def origins(self) -> list[str]:

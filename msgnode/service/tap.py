@@ -18,7 +18,6 @@ from msgnode import __version__
 from msgnode.admin.access.figures import Figures
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.api.resource import AdminAPI
-from msgnode.admin.backup_api import BackupResource
 from msgnode.admin.cluster_metrics import ClusterCollector
 from msgnode.admin.health import EventLoopLag, HealthResource, LivenessResource
 from msgnode.admin.link_metrics import LinkCollector
@@ -31,9 +30,10 @@ from msgnode.admin.operator_metrics import OperatorCollector
 from msgnode.admin.pages.wiring import make_dashboard
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
+from msgnode.admin.stubs.stub_metrics import StubCollector
 from msgnode.backends.identity.logins import Logins
 from msgnode.backends.identity.token_validator import Tokens
-from msgnode.cluster.relay.wire import MESSAGE, POLL, SOCKET_IO
+from msgnode.cluster.relay.wire import MESSAGE, POLL, RESOURCE, SOCKET_IO
 from msgnode.config.reload import Reloading, ReloadVerdict, Renewable, revision
 from msgnode.config.schema import Config
 from msgnode.connectors.http.poll import PollResource
@@ -41,7 +41,10 @@ from msgnode.connectors.http.protostub import WHERE, ProtocolStub, StubCatalogue
 from msgnode.connectors.http.records import WHERE as RECORDS
 from msgnode.connectors.http.records import RecordsResource
 from msgnode.connectors.http.relayed import RelayedRequests
-from msgnode.connectors.http.rest import Messages, OpenAPIResource
+from msgnode.connectors.http.rest.events import Events
+from msgnode.connectors.http.rest.message import Messages, OpenAPIResource
+from msgnode.connectors.http.rest.resource import ResourceTree
+from msgnode.connectors.http.rest.sending import RestSending
 from msgnode.connectors.http.server import BoundedSite
 from msgnode.connectors.http.site import Upgrade, tree
 from msgnode.connectors.lines import LineFactory
@@ -55,8 +58,11 @@ from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.policy.administration.policy_store import PolicyStore
 from msgnode.service.data_plane_selection import data_plane_services, make_data_plane
 from msgnode.service.federation import Federation, make_federation, warn_of_links
+from msgnode.service.foreign import Foreign, make_foreign
 from msgnode.service.lifecycle import NodeService, SecondSignal, exit_on_config_error
+from msgnode.service.objects import ObjectKeeping
 from msgnode.service.options import Options
+from msgnode.service.process.log_format import levels_of
 from msgnode.service.process.systemd import systemd_notifier
 from msgnode.service.records import RecordsLoader
 from msgnode.service.restart.recovery import Restart
@@ -78,6 +84,7 @@ from msgnode.storage.spool import Spool
 from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.traffic_log import NoLog, TrafficLog
 from msgnode.storage.traffic_retention import Retention, TrafficRetention
+from msgnode.structures.log_levels import LogLevels
 from msgnode.transport.allowed_hosts import admin_hosts
 from msgnode.transport.cork import Cork
 from msgnode.transport.listener import Listener
@@ -92,8 +99,9 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
     _use_monotonic_clock(reactor)
     whole = NodeService(options.loaded, reactor)
     reactor.addSystemEventTrigger("before", "shutdown", SecondSignal(whole.hurry, reactor).install)
-    whole.log_format, whole.log_level = options["log-format"], options["log-level"]
-    for service in _services(options, reactor):
+    levels = levels_of(options["log-format"], options["log-level"])
+    whole.log_format, whole.log_levels = options["log-format"], levels
+    for service in _services(options, reactor, levels):
         service.setServiceParent(whole)
     return whole
 
@@ -109,7 +117,7 @@ def _use_monotonic_clock(reactor: Any) -> None:
         reactor.seconds = time.monotonic  # type: ignore[method-assign]
 
 
-def _services(options: Options, reactor: Any) -> list[Service]:
+def _services(options: Options, reactor: Any, log_levels: LogLevels | None) -> list[Service]:
     """
     Returns all services, in the order in which they start.
     """
@@ -137,6 +145,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         logins = make_logins(node, tokens, reactor, in_thread)
         add_identity_responder(node, tokens, logins)
         brokers = add_qos_responder(node, reactor, run=in_thread)
+        foreign = make_foreign(node, reactor, in_thread)
     lag = EventLoopLag(reactor)
     admins = AdminTokens(config.state)
     policies = make_policy_store(node, reactor, in_thread)
@@ -144,6 +153,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         federation.policies = policies
     listening: list[Listener] = []
     facts = NodeFacts(config, options["config"] or "", options.given, listening)
+    facts.log_levels = log_levels
     commands = PolicyCommands(policies, node.enforcement)
     operations = Operations(node, facts, lag, reactor, admins, commands, in_thread)
     lost = traffic_losses(traffic)
@@ -156,15 +166,28 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         for listener in clients:
             listener.hold()
         federation.joined = partial(_release, clients)
+    objects = ObjectKeeping(node, reactor)
     reactor.callWhenRunning(tokens.start)
     facts.reloading = _reloading(
-        options, node, tokens, logins, listening, [*served.values()], policies, records, federation, reactor
+        options,
+        node,
+        tokens,
+        logins,
+        listening,
+        [*served.values()],
+        policies,
+        records,
+        objects,
+        federation,
+        foreign,
+        reactor,
     )
     return [
         facts.reloading,
         *_recording(traffic, config, reactor, in_thread),
         *data_plane_services(node, reactor),
         *_restoring(node, store, spool, streams, reactor),
+        objects,
         lag,
         admins,
         *operations.services(),
@@ -174,6 +197,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         # The admin listener still answers while clients are notified that the node stops.
         *(listener for listener in listening if listener.kind == "admin"),
         *((streams,) if streams is not None else ()),
+        foreign,
         node.sessions,
         logins,
         *brokers,
@@ -258,7 +282,9 @@ def _reloading(
     factories: list[Any],
     policies: PolicyStore,
     records: RecordsLoader,
+    objects: ObjectKeeping,
     federation: Federation | None,
+    foreign: Foreign,
     reactor: Any,
 ) -> Reloading:
     """
@@ -272,6 +298,8 @@ def _reloading(
         *(factory.apply for factory in factories),
         policies.look,
         records.reload,
+        objects.apply,
+        foreign.apply,
     ]
     renewed: list[Renewable] = [*certificates, tokens]
     if federation is not None:
@@ -337,8 +365,11 @@ def factories(
     websocket = Upgrade(upgraded)
     poll = PollResource(node, cork, reactor)
     sockets = SocketIOFactory(node, cork, reactor)
-    socket_io, messages = SocketIO(sockets), Messages(node, cork, reactor)
-    node.serve_relayed = RelayedRequests(node, {POLL: poll, MESSAGE: messages, SOCKET_IO: socket_io}).serve
+    socket_io, sending = SocketIO(sockets), RestSending(node, cork)
+    messages = Messages(node, sending, reactor)
+    resources = ResourceTree(node, sending, reactor)
+    relayed: dict[str, Resource] = {POLL: poll, MESSAGE: messages, RESOURCE: resources, SOCKET_IO: socket_io}
+    node.serve_relayed = RelayedRequests(node, relayed).serve
     paths: dict[str, IResource] = {
         "ws": websocket,
         "stub/connect": websocket,
@@ -346,6 +377,8 @@ def factories(
         "socket.io": socket_io,
         "message": messages,
         "message/openapi.json": OpenAPIResource(),
+        "resource": resources,
+        "events": Events(node, sending, cork, reactor),
         "live": LivenessResource(node),
         RECORDS: RecordsResource(node.known_records),
         WHERE: ProtocolStub(config, StubCatalogue(config)),
@@ -394,6 +427,7 @@ def _admin_resources(
         LinkCollector(links),
         ClusterCollector(lambda: node.cluster_status),
         OperatorCollector(operations),
+        StubCollector(lambda: node.stubs),
         facts=operations.inspector.facts,
     )
     health = HealthResource(node, reactor)
@@ -405,8 +439,7 @@ def _admin_resources(
             "api/v1": api,
             "api/v1/policy": PolicyAdmin(commands, admins, operations.trail.act),
             "api/v1/events": EventsResource(operations.live.streams, admit),
-            "api/v1/traces": TracesResource(operations.live.traces, admit, operations.trail.act),
-            "api/v1/backup": BackupResource(operations.backups, admins.admit, operations.trail.act),
+            "api/v1/traces": TracesResource(operations.live.traces, admit, api),
             "api/v1/links": LinksResource(node, admins, operations.trail.act),
             "api/v1/routes": RoutesResource(node, admins),
         },

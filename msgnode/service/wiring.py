@@ -54,7 +54,8 @@ def add_registries(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) 
     config = node.config
     services: list[Service] = []
     place = EmbeddedPaths(config.state)
-    if "embedded" in (config.registry.url, config.global_registry.url):
+    urls = {"registry": config.registry.url, "global_registry": config.global_registry.url}
+    if "embedded" in {url for name, url in urls.items() if name not in config.connectors}:
         services.append(Embedded(place, node, reactor, run))
 
     def rest(options: Any, name: str, socket: str) -> BackendClient:
@@ -66,13 +67,13 @@ def add_registries(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) 
         node.components.call(made)
         return made
 
-    if config.registry.url != "none":
+    if config.registry.url != "none" and "registry" not in config.connectors:
         domain = rest(config.registry, "domain registry", DOMAIN_SOCKET)
         registry = add_domain_registry(node, domain)
         services.append(RegistryPoller(domain, registry.changed, config.registry.poll_seconds, reactor))
         if config.registry.disconnect:
             services.append(add_disconnector(node, registry, reactor))
-    if config.global_registry.url != "none":
+    if config.global_registry.url != "none" and "global_registry" not in config.connectors:
         add_global_registry(node, rest(config.global_registry, "global registry", GLOBAL_SOCKET), run)
     return services
 
@@ -179,8 +180,9 @@ def add_identity_responder(node: Node, tokens: Tokens, logins: Logins) -> None:
     tokens.called = partial(add_back_end, node)
     tokens.apply()
     logins.apply()
-    requests = TokenRequests(tokens, logins)
-    node.offer("identity", IdentityResponder(options, node.config.domain, tokens, requests))
+    if "idm" not in node.config.connectors:
+        requests = TokenRequests(tokens, logins)
+        node.offer("identity", IdentityResponder(options, node.config.domain, tokens, requests))
     node.identity_expiry.review(node.sessions)
 
 
@@ -235,6 +237,8 @@ def add_qos_responder(
     Add the responder of the QoS broker, if one is configured; returns the services that it needs.
     """
     options = node.config.qos
+    if "qos" in node.config.connectors:
+        return []
     if options.url == "embedded":
         return [add_embedded_broker(node, make_coturn(options, reactor), reactor, run)]
     if options.url:
