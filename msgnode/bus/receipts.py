@@ -22,7 +22,7 @@ log = Logger()
 
 RECEIPT = "mn:/receipt"
 _WANT_ROUTE = frozenset({"create", "read", "subscribe", "execute"})
-# Responders that answer every type of request, `update` too: registries, identity, the QoS broker, by each name.
+# Responders that answer every type of request, `update` too, by each of their names.
 _ALWAYS_ANSWER = (
     *("domain://registry.", "global://registry", "domain://idm.", "domain-idp://"),
     "domain://qos-broker.",

@@ -248,7 +248,10 @@ class Reservations(Service):
     def _failed(self, why: Any) -> None:
         self.failures += 1
         if self.failures == 1:
-            log.error("the TURN server cannot be told of an end: {why}", why=why.getErrorMessage())
+            log.error(
+                "the sessions of a reservation at the TURN server cannot be ended: {why}",
+                why=why.getErrorMessage(),
+            )
 
     def _sweep(self) -> Deferred[None]:
         """
