@@ -22,11 +22,9 @@ COUNT = 3000
 Message = dict[str, Any]
 
 
-@pytest.fixture(params=["as it is", "Python alone"])
+@pytest.fixture
 def start(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[], NodeProcess]:
-    settings = '[objects]\nkeep = ["comm://localhost/rooms/*"]\n'
-    if request.param == "Python alone":
-        settings += "[performance]\nnative = false\n"
+    settings = '[objects]\nkeep = ["comm://localhost/rooms/*"]\n' + getattr(request, "param", "")
     anywhere = 'web = ["tcp:0:interface=127.0.0.1"]\nlines = ["tcp:0:interface=127.0.0.1"]\n'
     admin = '[admin]\nlisten = "tcp:0:interface=127.0.0.1"\n'
     (tmp_path / "msgnode.toml").write_text(anywhere + settings + admin)
@@ -64,6 +62,7 @@ def all_changes(client: Lines) -> list[Message]:
         page = read(client, **{"from": page["next"], "limit": 1000})
 
 
+@pytest.mark.parametrize("start", ["", "[performance]\nnative = false\n"], indirect=True)
 def test_nothing_that_was_seen_is_missing(start: Callable[[], NodeProcess]) -> None:
     """
     A node is killed while it publishes: what an observer has seen is in the history afterwards, each version
