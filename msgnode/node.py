@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from twisted.internet.interfaces import IReactorTime
 
+from msgnode.backends.identity.logins import Logins
 from msgnode.backends.registry.registrations import Registrations
 from msgnode.bus.components import (
     BackEnd,
@@ -51,6 +52,7 @@ from msgnode.cluster.relay.member_relay import MemberRelay
 from msgnode.cluster.relay.relay import Serve, not_served
 from msgnode.cluster.status import ClusterStatus
 from msgnode.config.schema import Config
+from msgnode.foreign.stubs import ForeignStubs
 from msgnode.links.operations import LinkOperations
 from msgnode.policy.enforcement.enforcement import PolicyEnforcement
 from msgnode.policy.enforcement.points import IN, SUBSCRIBE
@@ -136,7 +138,9 @@ class Node:
     ) -> None:
         self.config = config
         self.link_operations: LinkOperations | None = None  # None: no federation is configured
+        self.stubs: ForeignStubs | None = None  # None: the node was put together without them
         self.before_read: Callable[[], object] | None = None  # called before a client's input is handled
+        self.logins: Logins | None = None  # None: no identity responder is on
         self.cluster_status: ClusterStatus | None = None  # None: the node is alone in its domain
         self.operator_requests = OperatorRequests(f"mn://{config.domain}/{config.node}", clock)
         self.member_relay: MemberRelay | None = None  # None: as above
@@ -537,13 +541,14 @@ class Node:
         self.fanout.decides = enforcement is not None and enforcement.outward
         self._offer_flows()
 
-    def federate(self, foreign: ForeignDomains) -> None:
+    def federate(self, foreign: ForeignDomains | None) -> None:
         """
-        Connects the other domains to the parts that look up addresses.
+        Connects the other domains to the parts that look up addresses; None: there are none any more.
         """
         self._router.foreign = self._router.recipient_list.foreign = foreign
         self._subscription.foreign = self._binder.foreign = foreign
-        self.routes.unbound = foreign.unbound
+        self.routes.unbound = foreign.unbound if foreign is not None else None
+        self.data_plane.change_all()
 
     def join_cluster(self, members: ClusterMembers) -> None:
         """
@@ -626,6 +631,14 @@ class Node:
         """
         self.components.offer(name, responder, responder.addresses)
         self._domain.also |= {a for a in responder.addresses if not self._domain.owns(a)}
+
+    def answer_late(self, reply: Message, session: Session, connection: Connection | None) -> None:
+        """
+        Sends one more answer to a request that was answered before; without a connection, to where the
+        session is now.
+        """
+        with self._ingress.together:
+            self._ingress.answer(reply, session, connection)
 
     def _check(self, data: bytes, session: Session, connection: Connection) -> None:
         if self.rates.on and not self.rates.acquire(session, connection.peer, len(data)):

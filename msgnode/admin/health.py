@@ -140,7 +140,17 @@ class HealthResource(LivenessResource):
             "data_plane": "native" if self._node.data_plane.is_native else "python",
             **({"peers": peers} if peers is not None else {}),
             **({"cluster": cluster.report()} if cluster is not None else {}),
+            **self._stubs(),
         }
+
+    def _stubs(self) -> dict[str, Any]:
+        """
+        Returns the number of foreign stubs by state; empty if the node accepts none.
+        """
+        stubs = self._node.stubs
+        if stubs is None or stubs.domains is None:
+            return {}
+        return {"stubs": {state: number for state, number in stubs.by_state().items() if number}}
 
     def _peers(self) -> dict[str, Any] | None:
         """

@@ -420,6 +420,19 @@ class Router:
         self._delivery.deliver(message, session, recipients)
         return None
 
+    def deliver_also(self, message: Message, session: Session, recipients: tuple[Session, ...]) -> None:
+        """
+        Delivers a copy of what another domain gets to clients here that listen, without a receipt.
+        """
+        also = copy(message)
+        also.receipt = False
+        try:
+            later = self._deliver(also, session, recipients)
+        except Blocked:
+            return
+        if later is not None:
+            later.addErrback(lambda failed: failed.trap(Blocked) and None)
+
     # -- objects with a history --------------------------------------------------------
 
     def _route_kept(

@@ -27,6 +27,7 @@ RELOADABLE = {
     "allowed_origins",
     "drain_seconds",
     "federation",
+    "foreign",
     "identity",
     "limits",
     "objects",
