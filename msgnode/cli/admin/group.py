@@ -5,7 +5,17 @@ The group `msgnode admin`.
 import click
 
 from msgnode.cli.admin.access import audit, ban, bans, limit, limits, token, unban, unlimit
-from msgnode.cli.admin.actions import drain, expire_token, kick, probe, purge, reload, unbind, undrain
+from msgnode.cli.admin.actions import (
+    drain,
+    expire_token,
+    kick,
+    probe,
+    purge,
+    reload,
+    take_back,
+    unbind,
+    undrain,
+)
 from msgnode.cli.admin.backup import backup
 from msgnode.cli.admin.check import check
 from msgnode.cli.admin.history import history
@@ -16,7 +26,7 @@ from msgnode.cli.admin.top import top
 
 VERBS = (
     *(status, top, sessions, session, connections, address, refusals, why, trace, events, probe),
-    *(kick, purge, expire_token, unbind, ban, unban, bans, limit, unlimit, limits),
+    *(kick, purge, expire_token, unbind, take_back, ban, unban, bans, limit, unlimit, limits),
     *(history, drain, undrain, reload, backup, config, memory, pools, nodes, check, token, audit),
 )
 
