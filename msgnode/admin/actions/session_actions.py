@@ -222,7 +222,7 @@ class SessionActions:
 
     def take_back(self, call: Call) -> Any:
         """
-        Takes the lease of an address of a pool from its session, which is told.
+        Takes the lease of an address of a pool from its session, which gets a notice.
         """
         address, allocation = call.path["address"], self._node.allocation
         if not allocation.has(address.partition(":")[0], address):

@@ -180,7 +180,7 @@ def unbind(client: AdminClient, address: str, session: str, reason: str, dry_run
 @acts
 def take_back(client: AdminClient, address: str, reason: str, dry_run: bool) -> None:
     """
-    Take the lease of ADDRESS, which is one of a pool, back from its session. The session is told.
+    Take the lease of ADDRESS, which is one of a pool, back from its session, which gets a notice.
     """
     tell(client, "take back", do(client, "pools", address, "take-back", dry_run=dry_run, reason=reason))
 
