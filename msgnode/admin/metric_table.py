@@ -147,6 +147,11 @@ def _message_identities(node: Node) -> Samples:
         yield (state,), number
 
 
+def _token_requests(node: Node) -> Samples:
+    counts = node.logins.access.counts if node.logins is not None else {}
+    yield from sorted(counts.items())
+
+
 def _event_streams(node: Node) -> Samples:
     numbers = Counter(dict.fromkeys(("opened", "resumed", "refused", "gap"), 0))
     numbers.update(node.counts.event_streams)
@@ -175,6 +180,24 @@ CONNECTED = (
     ),
 )
 ADDRESSES = (
+    Number(
+        "objects", "Objects of which the node keeps a journal.", lambda node: len(node.object_journal or ())
+    ),
+    Number(
+        "objects_journal_bytes",
+        "Bytes of the journal of objects on disk.",
+        lambda node: node.object_journal.segments.size if node.object_journal is not None else 0,
+    ),
+    Number(
+        "objects_journal_failing",
+        "1 while the journal of objects cannot be written.",
+        lambda node: float(node.object_journal is not None and bool(node.object_journal.failing)),
+    ),
+    Number(
+        "objects_catching_up",
+        "Subscribers that get what they missed of an object.",
+        lambda node: len(node.catch_ups),
+    ),
     Number("addresses", "Addresses that sessions are bound to.", lambda node: len(node.routes)),
     Number(
         "addresses_owned",
@@ -244,6 +267,16 @@ RESOURCES = (
         "records",
         "Definitions of records that the node knows.",
         lambda node: len(node.known_records),
+    ),
+    Number(
+        "identity_refresh_tokens",
+        "Refresh tokens that are kept for sessions.",
+        lambda node: 0 if node.logins is None else len(node.logins.access.grants),
+    ),
+    Number(
+        "identity_device_logins",
+        "Device logins that are not over.",
+        lambda node: 0 if node.logins is None else len(node.logins.devices),
     ),
     Number(
         "draining",
@@ -343,6 +376,12 @@ COUNTERS = (
 COUNTER_FAMILIES = (
     Family("messages_in", "Messages received from clients.", ("connector",), _received),
     Family(
+        "objects_events",
+        "Messages of kept objects that were written or not, reads of their history, and what was replayed.",
+        ("event",),
+        lambda node: (((event,), number) for event, number in node.object_events().items()),
+    ),
+    Family(
         "connections_closed",
         "Connections that closed, by who closed them: the client, the node, or an operator (admin).",
         ("by",),
@@ -398,6 +437,12 @@ COUNTER_FAMILIES = (
         "Messages with identity tokens that the node has checked.",
         ("state",),
         _message_identities,
+    ),
+    Family(
+        "identity_token_requests",
+        "Requests for tokens to identity providers, by grant and outcome.",
+        ("grant", "outcome"),
+        _token_requests,
     ),
     Family(
         "session_events",

@@ -20,6 +20,11 @@ from msgnode.cli import INTERRUPTED
 if TYPE_CHECKING:
     from msgnode.mining.pipeline.run import Result
 
+_REQUIRED = {
+    "pyspark": "Spark for Python is",
+    "pyarrow": "Arrow for Python is",
+    "msgnode_report": "the charts of the report are",
+}
 FOLLOW_SECONDS = 60  # seconds between two reads of a log that grows
 
 
@@ -225,12 +230,9 @@ def told(as_json: bool, verbose: bool = False) -> Iterator[None]:
     """
     Report each failure as one sentence and an exit code. Only `verbose` shows where a bug was.
     """
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        _stop("Spark for Python is missing; install it: pip install 'msgnode[mining]'", 2, as_json)
-    if find_spec("msgnode_report") is None:
-        _stop("the charts of the report are missing; install them: pip install 'msgnode[mining]'", 2, as_json)
+    for package, what in _REQUIRED.items():
+        if find_spec(package) is None:
+            _stop(f"{what} missing; install: pip install 'msgnode[mining]'", 2, as_json)
     from msgnode.mining.pipeline.output import OutputRefused
 
     try:

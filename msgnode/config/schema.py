@@ -12,6 +12,8 @@ from msgspec import Meta, field
 from msgnode.config.address_range import expand
 from msgnode.config.cluster import ClusterOptions
 from msgnode.config.federation import FederationOptions, Peer
+from msgnode.config.foreign import Connector, ConnectorOptions, ForeignOptions
+from msgnode.config.objects import ObjectsOptions
 from msgnode.config.sections import (
     BackEndOptions,
     Bytes,
@@ -238,6 +240,7 @@ class IdentityProvider(BackEndOptions, kw_only=True):
 
     `audiences` are the clients and services a token may be issued for. `user_url` is the template of a user's
     address, filled from the claims of the token. Without `jwks_uri`, the discovery document names the keys.
+    `client_id` is the client of the login page, and with its secret, if it has one, of the token endpoint.
     """
 
     domain: str
@@ -248,6 +251,8 @@ class IdentityProvider(BackEndOptions, kw_only=True):
     user_url: str = "user://{domain}/{email}"
     trust_email: bool = False
     client_id: str = ""
+    client_secret: str = ""
+    client_secret_file: str = ""
     redirect_uri: str = ""
     scopes: list[str] = field(default_factory=lambda: ["openid", "email", "profile"])
     introspection: IntrospectionOptions | None = None
@@ -261,6 +266,7 @@ class IdentityOptions(Section):
 
     `message_identity`: what is done about identity tokens in messages. `trust`: whether policies see the
     authenticated identity of a sender, or the one that its messages claim.
+    `token_keys_file` has the keys that seal refresh tokens on disk.
     """
 
     auth: Auth = "none"
@@ -268,6 +274,10 @@ class IdentityOptions(Section):
     grace_seconds: Seconds = 30.0
     leeway_seconds: Seconds = 60.0
     devices: str = ""
+    token_keys_file: str = ""
+    max_refresh_tokens: Count = 10_000
+    max_device_logins: Count = 1000
+    device_login_seconds: Positive = 900.0
     providers: list[IdentityProvider] = []
     trust: Trust = "verified"
     message_identity: MessageIdentity = "ignore"
@@ -342,9 +352,12 @@ class Config(Section):
     registry: RegistryOptions = field(default_factory=RegistryOptions)
     global_registry: GlobalRegistryOptions = field(default_factory=GlobalRegistryOptions)
     records: RecordsOptions = field(default_factory=RecordsOptions)
+    objects: ObjectsOptions = field(default_factory=ObjectsOptions)
     federation: FederationOptions = field(default_factory=FederationOptions)
     peer: list[Peer] = []
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
+    foreign: ForeignOptions = field(default_factory=ForeignOptions)
+    connectors: dict[Connector, ConnectorOptions] = {}
 
     @property
     def origins(self) -> list[str]:

@@ -9,9 +9,11 @@ from msgnode.cli.admin.actions import (
     drain,
     expire_token,
     kick,
+    log_level,
     probe,
     purge,
     reload,
+    stub,
     take_back,
     unbind,
     undrain,
@@ -19,7 +21,7 @@ from msgnode.cli.admin.actions import (
 from msgnode.cli.admin.backup import backup
 from msgnode.cli.admin.check import check
 from msgnode.cli.admin.history import history
-from msgnode.cli.admin.lists import address, config, connections, memory, nodes, pools, sessions
+from msgnode.cli.admin.lists import address, config, connections, memory, nodes, pools, sessions, stubs
 from msgnode.cli.admin.live import events, refusals, trace
 from msgnode.cli.admin.reports import session, status, why
 from msgnode.cli.admin.top import top
@@ -27,7 +29,8 @@ from msgnode.cli.admin.top import top
 VERBS = (
     *(status, top, sessions, session, connections, address, refusals, why, trace, events, probe),
     *(kick, purge, expire_token, unbind, take_back, ban, unban, bans, limit, unlimit, limits),
-    *(history, drain, undrain, reload, backup, config, memory, pools, nodes, check, token, audit),
+    *(history, drain, undrain, reload, log_level, backup, config, memory, pools, nodes, stubs, stub),
+    *(check, token, audit),
 )
 
 

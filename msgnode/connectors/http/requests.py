@@ -2,6 +2,7 @@
 The token, the parameters and the origin of an HTTP request.
 """
 
+import sys
 from urllib.parse import parse_qs, urlsplit
 
 from twisted.web.server import Request
@@ -14,6 +15,7 @@ from msgnode.transport.sockets import bearer_token, verified_name
 
 WAIT_SECONDS, MAX_WAIT_SECONDS = 25.0, 30.0  # for which a request may wait; common proxies allow no more
 SESSION_TOKEN_PREFIX = "mns_"
+MAX_AGENT_CHARS = 200
 MAX_ANSWER_BYTES = 1024 * 1024  # of the messages in one answer to a poll; the others stay in the mailbox
 CONDITIONAL_HEADERS = (b"If-Match", b"If-None-Match", b"Prefer")  # by which resources are asked
 # Of requests and answers of pages of other origins.
@@ -68,6 +70,20 @@ def origin_of(request: Request) -> str:
     The origin of the page that sends the request; "" of a client that is no page.
     """
     return next(iter(headers(request, b"Origin")), "")
+
+
+def agent_of(request: Request) -> str:
+    """
+    The program that sends the request, as it names itself.
+    """
+    return agent_named(next(iter(headers(request, b"User-Agent")), ""))
+
+
+def agent_named(text: str) -> str:
+    """
+    The name of a client's program, cut; equal ones are kept once.
+    """
+    return sys.intern(text[:MAX_AGENT_CHARS])
 
 
 def peer_of(request: Request, connection_limits: ConnectionLimits) -> str:

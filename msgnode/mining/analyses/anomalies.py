@@ -18,6 +18,7 @@ from msgnode.mining.analyses.analysis import Analysis, sum_fold
 from msgnode.mining.analyses.columns import (
     HOUR_NANOSECONDS,
     SECOND_NANOSECONDS,
+    computed_once,
     count_where,
     date_of,
     domain,
@@ -182,16 +183,17 @@ def _with_others(values: DataFrame) -> DataFrame:
         F.when(enough["by_weekday"], "weekday").when(enough["by_hour"], "hour").when(enough["by_all"], "all")
     )
     chosen = F.when(enough["by_weekday"], F.col("by_weekday")).when(enough["by_hour"], F.col("by_hour"))
-    return listed.select(
+    found = listed.select(
         "date", "hour", *_SERIES, "value", "whole", compared.alias("compared"),
-        chosen.otherwise(F.col("by_all")).alias("list"),
-    ).where("compared is not null").withColumn("others", F.size("list"))  # fmt: skip
+        computed_once(chosen.otherwise(F.col("by_all")).alias("list")),
+    )  # fmt: skip
+    return found.where("compared is not null").withColumn("others", F.size("list"))
 
 
 def _with_usual(values: DataFrame) -> DataFrame:
-    known = values.withColumn("usual", _median(F.col("list")))
+    known = values.select("*", computed_once(_median(F.col("list")).alias("usual")))
     distances = F.transform("list", lambda other: F.abs(other - F.col("usual")))
-    return known.withColumn("mad", _median(distances))
+    return known.select("*", computed_once(_median(distances).alias("mad")))
 
 
 def _median(numbers: Column) -> Column:

@@ -115,6 +115,13 @@ def failed() -> Column:
     return F.col("outcome").isin(*FAILED)
 
 
+def computed_once(column: Column) -> Column:
+    """
+    A column with a name, for a `select`. Without this a filter computes it again, in each place that uses it.
+    """
+    return F.inline(F.array(F.struct(column)))
+
+
 def count_where(condition: Column) -> Column:
     """
     The number of rows for which the condition is true; unknown counts as false.

@@ -167,10 +167,8 @@ class MinedDirectory:
 
     def _tables(self, rows: dict[Source, DataFrame]) -> dict[str, DataFrame]:
         self._output.files.delete(_PERIOD)
-        tables = {}
-        for question in QUESTIONS:
-            found = question.combine(question.summarise(rows[question.of]))
-            tables[question.name] = self._output.write_table(found, question.name, _PERIOD)
+        found = {each.name: each.combine(each.summarise(rows[each.of])) for each in QUESTIONS}
+        tables = self._output.write_tables(found, _PERIOD)
         standing, published = tables["subscriptions"], tables["publications"]
         cut = [totals(each, each.summarise(rows[each.of])) for each in QUESTIONS if each.whole is not None]
         cut.append(totals_of(subscription_graph.all_orphans(standing, published), "orphans", "observers"))

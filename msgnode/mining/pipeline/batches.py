@@ -4,7 +4,6 @@ Batches of hours: a batch is read once, stored as rows, and summarised for every
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -14,6 +13,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from msgnode.mining.analyses import exchanges, session_lifetimes
 from msgnode.mining.analyses.analysis import Analysis, Source
 from msgnode.mining.analyses.columns import count_where
+from msgnode.mining.execution.gathering import in_parallel
 from msgnode.mining.pipeline.checkpoint import Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Tail
 from msgnode.mining.pipeline.delta import transaction
@@ -22,21 +22,11 @@ from msgnode.mining.pipeline.output import TAILS, Output, in_one_partition
 from msgnode.mining.pipeline.parse import parsed
 from msgnode.mining.pipeline.schema import KINDS, TRAFFIC
 
-CONCURRENCY = 4  # small jobs mostly wait
 Step = Callable[[DataFrame], DataFrame]
 Say = Callable[[str], None]
 _WHERE = [StructField("date", StringType()), StructField("hour", IntegerType())]
 _ASIDE = [StructField(name, StringType()) for name in ("why", "text", "path")]
 _TASK_BYTES = 256 * 1024 * 1024  # of the log, for one task that merges batches
-
-
-def in_parallel(work: Callable[[Analysis], None], questions: Sequence[Analysis]) -> None:
-    """
-    Call `work` for all analyses, several at a time. The first failure is raised.
-    """
-    with ThreadPoolExecutor(CONCURRENCY) as threads:
-        for done in [threads.submit(work, question) for question in questions]:
-            done.result()
 
 
 class Batches:
@@ -76,8 +66,9 @@ class Batches:
         if told := unsplit(files):
             self._say(told)
         # Reading must end where the checkpoint says, for a later run goes on from there.
-        copied = [Tail(file, 0) for file in files if growing and file.may_grow]
-        whole = [file.path for file in files if not (growing and file.may_grow)]
+        newest = [file for file in files if growing and file.hour == batch.end - 1 and file.may_grow]
+        copied = [Tail(file, 0) for file in newest]
+        whole = [file.path for file in files if file not in newest]
         once = _transaction(batch, before)
         self._read(batch, batch.number, whole, copied, once)
         self._follow_up(batch, before, once)

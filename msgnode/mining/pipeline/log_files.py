@@ -249,6 +249,19 @@ class LogFiles:
             self._remove(name)
             self._rename(f"{name}.part", name)
 
+    def write_bytes(self, name: str, content: bytes) -> None:
+        """
+        Write a file that nobody reads yet.
+        """
+        try:
+            stream = self._system.create(self._at(name), True)
+            try:
+                stream.write(bytearray(content))
+            finally:
+                stream.close()
+        except Exception as why:
+            raise Unreadable(f"cannot write {self.where}/{name}: {first_line(why)}") from why
+
     def _remove(self, name: str) -> None:
         self._system.delete(self._at(name), False)
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from msgnode.mining.execution.gathering import gather, in_parallel
 from msgnode.mining.pipeline.checkpoint import FORMAT, Checkpoint, load
 from msgnode.mining.pipeline.checkpoint_entries import Tail
 from msgnode.mining.pipeline.delta import TABLES as DELTA_TABLES
@@ -27,6 +28,7 @@ CHECKPOINT = "_checkpoint.json"
 _BY_BATCH = ("exchanges", "lives")
 _BY_PIECE = ("lines", "_bad")
 TAILS = "_tails"  # copies of what was appended to files, while it is read
+_FILE = "part-00000.snappy.parquet"  # of a small table
 _WRITTEN = f"{CHECKPOINT}.part"  # the checkpoint, if a run was killed before it could rename it
 _TABLES = ("tables", "_tables", "_tables.before", "report.html", "report.html.part", "_period")
 # The checkpoint is deleted first: without it, what remains does not count.
@@ -242,17 +244,32 @@ class Output:
             reader = self._spark.read.schema(schema)
         return reader.option("basePath", base).parquet(*paths)
 
-    def write_table(self, rows: DataFrame, name: str, among: str = "_tables") -> DataFrame:
+    def write_tables(self, found: dict[str, DataFrame], among: str = "_tables") -> dict[str, DataFrame]:
         """
-        Write a result, and return it as stored, in the same order.
+        Write results, and return them as stored, in the same order.
         """
-        path, in_one = self.files.inside(f"{among}/{name}"), in_one_partition(self._spark)
-        (rows.coalesce(1) if in_one else rows).write.mode("overwrite").parquet(path)
-        written = self._spark.read.schema(rows.schema).parquet(path)
-        if in_one:  # and in one file
-            return written.coalesce(1)
-        # Without an order, Spark reads the largest file first.
-        return written.orderBy("_metadata.file_name", "_metadata.row_index")
+        in_one = in_one_partition(self._spark)
+        if in_one:
+            self._write_at_once(found, among)
+        else:
+            in_parallel(lambda name: self._write_table(found[name], f"{among}/{name}"), found)
+        written = {}
+        for name, rows in found.items():
+            stored = self._spark.read.schema(rows.schema).parquet(self.files.inside(f"{among}/{name}"))
+            # Without an order, Spark reads the largest file first.
+            order = ("_metadata.file_name", "_metadata.row_index")
+            written[name] = stored.coalesce(1) if in_one else stored.orderBy(*order)
+        return written
+
+    def _write_table(self, rows: DataFrame, name: str) -> None:
+        rows.write.mode("overwrite").parquet(self.files.inside(name))
+
+    def _write_at_once(self, found: dict[str, DataFrame], among: str) -> None:
+        from msgnode.mining.execution.arrow_tables import parquet_of  # a cluster does without Arrow
+
+        small = [rows.coalesce(1) for rows in found.values()]
+        for (name, rows), values in zip(found.items(), gather(small), strict=True):
+            self.files.write_bytes(f"{among}/{name}/{_FILE}", parquet_of(values, rows.schema))
 
     def read_table(self, name: str) -> DataFrame:
         """

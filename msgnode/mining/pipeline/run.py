@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -16,8 +16,9 @@ from msgnode.mining.analyses import subscription_graph
 from msgnode.mining.analyses.analysis import Analysis, totals, totals_of
 from msgnode.mining.analyses.catalogue import QUESTIONS
 from msgnode.mining.analyses.columns import HOUR_NANOSECONDS
+from msgnode.mining.execution.gathering import gathered
 from msgnode.mining.pipeline import pseudonyms
-from msgnode.mining.pipeline.batches import Batches, Step, in_parallel
+from msgnode.mining.pipeline.batches import Batches, Step
 from msgnode.mining.pipeline.checkpoint import MAX_PARTS, MAX_TAIL, Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch
 from msgnode.mining.pipeline.ingest import Ingest
@@ -155,22 +156,13 @@ class MiningRun:
         self._output.save(checkpoint)
 
     def _answer(self, checkpoint: Checkpoint) -> dict[str, DataFrame]:
-        tables: dict[str, DataFrame] = {}
         self._say("combining the results")
         summaries = self._batches.summaries(checkpoint)
-
-        def answer(question: Analysis) -> None:
-            found = question.combine(summaries(question))
-            tables[question.name] = self._output.write_table(found, question.name)
-
-        in_parallel(answer, self._questions)
+        tables = self._output.write_tables(
+            {question.name: question.combine(summaries(question)) for question in self._questions}
+        )
         self._say("computing the subscription graph")
         standing, published = tables["subscriptions"], tables["publications"]
-        for name, rows in (
-            ("orphans", subscription_graph.orphans(standing, published)),
-            ("edges", subscription_graph.edges(standing, published)),
-        ):
-            tables[name] = self._output.write_table(rows, name)
         cut = [
             totals(question, summaries(question))
             for question in self._questions
@@ -178,10 +170,13 @@ class MiningRun:
         ]
         lonely = subscription_graph.all_orphans(standing, published)
         cut.append(totals_of(lonely, "orphans", "observers"))
-        tables["totals"] = self._output.write_table(
-            reduce(DataFrame.unionAll, cut).orderBy("table", "measure"), "totals"
+        return tables | self._output.write_tables(
+            {
+                "orphans": subscription_graph.orphans(standing, published),
+                "edges": subscription_graph.edges(standing, published),
+                "totals": reduce(DataFrame.unionAll, cut).orderBy("table", "measure"),
+            }
         )
-        return tables
 
     def _stories(self, batches: list[Batch], tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
         """
@@ -189,23 +184,23 @@ class MiningRun:
         """
         options, lines = self._options, self._batches.lines(batches)
         self._say("writing timelines")
+        striking, slowest = _conspicuous(tables)
         if options.stories:
             told = [_told(lines, address, options.key) for address in options.stories]
         else:
             # By time, not by batches: how often the tool ran must not show.
             recent = self._between((batches[-1].end - RECENT_HOURS) * HOUR_NANOSECONDS, None, batches)
-            told = [_told(recent, address).limit(MAX_SHOWN) for address in _striking(tables["talkers"])]
-        found = {"stories": self._output.write_table(reduce(DataFrame.unionAll, told), "stories")}
-        way = None
+            told = [_told(recent, address).limit(MAX_SHOWN) for address in striking]
+        found = {"stories": reduce(DataFrame.unionAll, told)}
         if options.conversation:
             id = options.conversation
             way = conversation(lines, pseudonyms.hidden_id(id, options.key) if options.key else id)
-        elif slowest := tables["slowest"].orderBy(F.desc("answers"), F.desc("micros"), "time").first():
+            found["conversation"] = way
+        elif slowest is not None:
             near = self._around(slowest.time, batches)
-            way = conversation(near, slowest.id, slowest.asker, slowest.asked).limit(MAX_SHOWN)
-        if way is not None:
-            found["conversation"] = self._output.write_table(way, "conversation")
-        return found
+            way = conversation(near, slowest.id, slowest.asker, slowest.asked)
+            found["conversation"] = way.limit(MAX_SHOWN)
+        return self._output.write_tables(found)
 
     def _around(self, time: int, batches: list[Batch]) -> DataFrame:
         """
@@ -278,9 +273,15 @@ def _told(lines: DataFrame, address: str, key: bytes = b"") -> DataFrame:
     return address_timeline(lines, named).withColumn("about", F.lit(address))
 
 
-def _striking(talkers: DataFrame) -> list[str]:
+def _conspicuous(tables: dict[str, DataFrame]) -> tuple[list[str], Row | None]:
     """
-    The address with the most failures, and the one with the most messages.
+    The address with the most failures, and the one with the most messages; and the slowest exchange of those
+    with the most answers.
     """
-    rows = [talkers.orderBy(F.desc(column), "address").first() for column in ("failed", "messages")]
-    return list(dict.fromkeys(row.address for row in rows if row is not None)) or ["mn:/session"]
+    talkers, slowest = tables["talkers"], tables["slowest"]
+    failing, sending, slow = gathered(
+        *[talkers.orderBy(F.desc(column), "address").limit(1) for column in ("failed", "messages")],
+        slowest.orderBy(F.desc("answers"), F.desc("micros"), "time").limit(1),
+    )
+    addresses = dict.fromkeys(row.address for row in (*failing, *sending))
+    return list(addresses) or ["mn:/session"], slow[0] if slow else None

@@ -12,9 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
+from py4j.java_gateway import JavaClass, JavaMember  # type: ignore[import-untyped]
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
+from msgnode.mining.execution import planning
 from msgnode.mining.pipeline.log_files import Unreadable
 
 JAVA = 17
@@ -26,6 +30,20 @@ _UNDER_SUBMIT = "PYSPARK_GATEWAY_PORT"
 _FILE_SYSTEM = "spark.hadoop.fs.file.impl"
 _UNRESOLVED = re.compile(r"unresolved dependency: (\S+?):? not found")
 _JAVA = "spark.driver.extraJavaOptions"
+_CLASS_PATH = "spark.driver.extraClassPath"
+# The jars that most classes are from. Java searches them in order for each class, and Spark has 300.
+_FIRST_JARS = (
+    "spark-catalyst", "spark-core", "scala-library", "scala-reflect", "spark-sql-api", "spark-sql_",
+    "parquet-column", "log4j-core", "hadoop-client-api", "jackson-databind", "parquet-jackson",
+    "spark-common-utils", "spark-network-common",
+)  # fmt: skip
+# What PySpark asks Java for whenever an expression is made.
+_CLASSES = (
+    "functions",
+    "org.apache.spark.sql.functions",
+    "PythonUtils",
+    "org.apache.spark.sql.classic.SparkSession",
+)
 
 
 def check_java() -> None:
@@ -119,9 +137,10 @@ def _settings(size: int) -> dict[str, str]:
     Few rows are done before compiled code has paid for its compilation, and one partition is enough for them.
     """
     cores = min(os.cpu_count() or 1, MAX_CORES)
-    java = "-XX:+UseSerialGC -Xss4m -XX:ReservedCodeCacheSize=240m"
+    java = "-XX:+UseSerialGC -Xss4m -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
     settings = {
         "spark.ui.enabled": "false",
+        _CLASS_PATH: _first_jars(),
         # Without checksum files: Hadoop would start a process for each file it creates here.
         _FILE_SYSTEM: "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
@@ -141,9 +160,7 @@ def _settings(size: int) -> dict[str, str]:
             "spark.driver.memory": "512m",
             "spark.driver.extraJavaOptions": f"{java} -XX:TieredStopAtLevel=1",
             "spark.sql.shuffle.partitions": "1",
-            "spark.sql.adaptive.enabled": "false",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            **planning.SETTINGS,
             # Many small files are one task, and are listed without one.
             "spark.sql.files.openCostInBytes": "4096",
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
@@ -175,7 +192,41 @@ def _started(settings: dict[str, str], quiet: Path | None) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _hushed(quiet is not None):
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+    _look_up_once(spark)
+    return spark
+
+
+def _first_jars() -> str:
+    """
+    A class path with the jars of Spark that most classes are from.
+    """
+    found = _find_spark_home()
+    jars = sorted(Path(found, "jars").glob("*.jar"))
+    return os.pathsep.join(str(jar) for name in _FIRST_JARS for jar in jars if jar.name.startswith(name))
+
+
+class _KnownClass(JavaClass):  # type: ignore[misc]
+    """
+    A Java class whose methods are looked up once, not with a message to Java for each call.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if isinstance(found, JavaMember):
+            self.__dict__[name] = found
+        return found
+
+
+def _look_up_once(spark: SparkSession) -> None:
+    """
+    Keep the classes that PySpark would look up, in all jars, for each column.
+    """
+    jvm: Any = spark._jvm
+    for name in _CLASSES:
+        found = getattr(jvm, name)
+        if isinstance(found, JavaClass):
+            setattr(jvm, name, _KnownClass(found._fqn, found._gateway_client))
 
 
 @contextmanager

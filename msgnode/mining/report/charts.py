@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.columns import FAILED
+from msgnode.mining.execution.gathering import Asking
 from msgnode.mining.report.findings import error_name
 from msgnode.mining.report.series import Series
 from msgnode.mining.report.steps import Steps
@@ -19,17 +20,17 @@ LINES = 12  # of one chart
 MAX_DRAWN = 30  # sessions in the subscription graph; with more its names would overlap
 
 
-def totals(rows: DataFrame, *names: str) -> dict[str, int]:
+def totals(rows: DataFrame, *names: str) -> Asking:
     """
     The sums of columns; without names, those of the volume.
     """
     if names:
-        found = rows.agg(*[F.sum(name).alias(name) for name in names]).first()
+        [found] = yield rows.agg(*[F.sum(name).alias(name) for name in names])
     else:
         lost = F.sum(F.when(F.col("outcome").isin(*FAILED), F.col("messages")).otherwise(F.lit(0)))
         sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "copies")]
-        found = rows.agg(*sums, lost.alias("failed")).first()
-    return {name: value or 0 for name, value in (found.asDict() if found else {}).items()}
+        [found] = yield rows.agg(*sums, lost.alias("failed"))
+    return {name: value or 0 for name, value in found.asDict().items()}
 
 
 def by(volume: DataFrame, *keys: str) -> DataFrame:
@@ -88,25 +89,25 @@ def errors(found: Series) -> dict[str, Any] | None:
     return stack(found.steps.labels(), codes, "code") if codes else None
 
 
-def matrix(rows: DataFrame) -> dict[str, Any]:
+def matrix(rows: DataFrame) -> Asking:
     """
     The busiest domains against each other; the rest is `others`.
     """
 
-    def busiest(column: str) -> list[str]:
+    def busiest(column: str) -> DataFrame:
         sums = rows.groupBy(column).agg(F.sum("messages").alias("messages"))
-        return [row[0] for row in sums.orderBy(F.desc("messages"), column).limit(DOMAINS).collect()]
+        return sums.orderBy(F.desc("messages"), column).limit(DOMAINS)
 
-    from_, to = busiest("from_domain"), busiest("to_domain")
+    found = yield [busiest("from_domain"), busiest("to_domain")]
+    from_, to = ([row[0] for row in each] for each in found)
 
     def folded(column: str, known: list[str]) -> Any:
         return F.when(F.col(column).isin(known), F.col(column)).otherwise(F.lit("others")).alias(column)
 
-    found = (
+    found = yield (
         rows.select(folded("from_domain", from_), folded("to_domain", to), "messages")
         .groupBy("from_domain", "to_domain")
         .agg(F.sum("messages").alias("messages"))
-        .collect()
     )
     from_ += ["others"] * any(row.from_domain == "others" for row in found)
     to += ["others"] * any(row.to_domain == "others" for row in found)
@@ -114,11 +115,11 @@ def matrix(rows: DataFrame) -> dict[str, Any]:
     return {"kind": "heat", "from": from_, "to": to, "cells": cells}
 
 
-def bars(rows: DataFrame, label: str, value: str) -> dict[str, Any]:
+def bars(rows: DataFrame, label: str, value: str) -> Asking:
     """
     The first rows of a table.
     """
-    found = rows.orderBy(F.desc(value), label).limit(BARS).collect()
+    found = yield rows.orderBy(F.desc(value), label).limit(BARS)
     return {
         "kind": "bars",
         "labels": [row[label] for row in found],
@@ -127,11 +128,11 @@ def bars(rows: DataFrame, label: str, value: str) -> dict[str, Any]:
     }
 
 
-def sizes(rows: DataFrame) -> dict[str, Any]:
+def sizes(rows: DataFrame) -> Asking:
     """
     The number of messages by size and type.
     """
-    found = rows.orderBy("upto", "type").collect()
+    found = yield rows.orderBy("upto", "type")
     steps = sorted({row.upto for row in found})
     series: dict[str, list[int]] = defaultdict(lambda: [0] * len(steps))
     for row in found:

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
+from msgnode.mining.execution.gathering import Asking, served
 from msgnode.mining.report import charts, findings
 from msgnode.mining.report.findings import Finding
 from msgnode.mining.report.problems import decisions, loops, refusals, unusual
@@ -42,24 +43,30 @@ SECTIONS = (
     sizes,
 )
 _CAUSES = 1000  # of refusals, to find out who sent most
+# The rows of each table that are looked at.
+_HEADS = {
+    "ill_typed": 100, "silences": 100, "anomalies": 20, "storms": 100, "failures": 200, "repetitions": 200,
+    "orphans": 1,
+}  # fmt: skip
 
 
 def sections(about: dict[str, Any], tables: Tables, series: Series) -> list[Section]:
     """
     All sections, as the page's script reads them.
     """
-    found = [section(tables, series) for section in SECTIONS]
-    name_records(found[SECTIONS.index(records)], about["records"])
+    asked: list[Any] = [section(tables, series) for section in SECTIONS]
     if "stories" in tables:
-        found.append(stories(tables, series))
+        asked.append(stories(tables, series))
     if "decisions" in tables:
-        found.append(decisions(tables, series))
-    return [_overview(about, tables, series), *found]
+        asked.append(decisions(tables, series))
+    found: list[Section] = served([_overview(about, tables, series), *asked])
+    name_records(found[1 + SECTIONS.index(records)], about["records"])
+    return found
 
 
-def _overview(about: dict[str, Any], tables: Tables, series: Series) -> Section:
-    total = charts.totals(tables["volume"])
-    answered = charts.totals(tables["answered"], "requests", "unanswered")
+def _overview(about: dict[str, Any], tables: Tables, series: Series) -> Asking:
+    total = yield from charts.totals(tables["volume"])
+    answered = yield from charts.totals(tables["answered"], "requests", "unanswered")
     messages = total["messages"]
     tiles = [
         ["messages", messages, "number"],
@@ -70,7 +77,7 @@ def _overview(about: dict[str, Any], tables: Tables, series: Series) -> Section:
         ["of requests", answered["requests"], "number"],
         ["lines set aside", about["bad"], "number"],
     ]
-    found, more = findings.ranked(_findings(about, tables, series, messages))
+    found, more = findings.ranked((yield from _findings(about, tables, series, messages)))
     rest = f"{more} lighter ones are not listed; the sections have them." if more else ""
     return {
         "id": "overview",
@@ -82,33 +89,38 @@ def _overview(about: dict[str, Any], tables: Tables, series: Series) -> Section:
     }
 
 
-def _findings(about: dict[str, Any], tables: Tables, series: Series, messages: int) -> list[Finding]:
+def _findings(about: dict[str, Any], tables: Tables, series: Series, messages: int) -> Asking:
     """
     All findings, in no order.
     """
     steps = series.steps
-    causes = tables["refusals"].orderBy(F.desc("number")).limit(_CAUSES).collect()
-    newest = tables["talkers"].agg(F.max("last").alias("last")).first()
-    ill_typed = tables["ill_typed"].limit(100).collect()
+    heads = {name: tables[name].limit(most) for name, most in _HEADS.items()}
+    causes, [newest], *rows = yield [
+        tables["refusals"].orderBy(F.desc("number")).limit(_CAUSES),
+        tables["talkers"].agg(F.max("last").alias("last")),
+        *heads.values(),
+    ]
+    first = dict(zip(heads, rows, strict=True))
+    ill_typed = first["ill_typed"]
     senders = _senders(causes) | ill_typed_senders(ill_typed, about["records"])
-    ages = _ages(causes, (newest["last"] if newest else None) or 0)
+    ages = _ages(causes, newest["last"] or 0)
     found = findings.errors(series.errors, steps, messages, senders, ages)
     found += findings.unanswered(series.lost, steps)
     found += findings.slow_nodes(series.by_node, series.answers, series.recent)
-    found += findings.silences(tables["silences"].limit(100).collect(), series.nodes, steps)
-    found += findings.unusual(tables["anomalies"].limit(20).collect())
-    found += findings.storms(tables["storms"].limit(100).collect())
+    found += findings.silences(first["silences"], series.nodes, steps)
+    found += findings.unusual(first["anomalies"])
+    found += findings.storms(first["storms"])
     found += findings.loops(
-        tables["failures"].limit(200).collect(),
+        first["failures"],
         "failed",
         lambda number, row: f"failed {number:,} times with {row.type} to {row.to}",
     )
     found += findings.loops(
-        tables["repetitions"].limit(200).collect(),
+        first["repetitions"],
         "unanswered",
         lambda number, row: f"repeated {row.type} to {row.to}: {number:,} unanswered",
     )
-    for row in tables["orphans"].limit(1).collect():
+    for row in first["orphans"]:
         text = f"is subscribed by {row.observers:,} and was never published to."
         found.append(Finding(0.1 * row.observers, row.address, text, "graph"))
     found += ill_typed_answers(ill_typed, about["records"])

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.columns import bin_of, kind, percentiles
 from msgnode.mining.analyses.latency import latency
 from msgnode.mining.analyses.volume import ERRORS
+from msgnode.mining.execution.gathering import Asking, served
 from msgnode.mining.report.steps import HOUR, LONG_SECONDS, MINUTE, Steps
 
 MAX_NODES = 50
@@ -65,33 +66,54 @@ def load_series(tables: dict[str, DataFrame], begin: int, end: int) -> Series:
     recent = steps if fine else Steps(max(begin, end - LONG_SECONDS), end, HOUR)
     found = Series(steps, recent)
     source = _by_minute(tables) if fine else tables
-    at = steps.column().alias("at")
+    queries = _queries(source, steps, recent)
+    if "totals" in tables:
+        queries["totals"] = tables["totals"]
+    lost, *rows = served([_unanswered(source["answered"], steps), *map(_asked, queries.values())])
+    found.lost = lost
+    _fill(found, dict(zip(queries, rows, strict=True)))
+    return found
+
+
+def _asked(query: DataFrame) -> Asking:
+    return (yield query)
+
+
+def _queries(source: dict[str, DataFrame], steps: Steps, recent: Steps) -> dict[str, DataFrame]:
+    """
+    A query for each series.
+    """
+    at, late = steps.column().alias("at"), recent.column().alias("at")
     volume = source["volume"].select(at, "type", "node", "messages")
-    rows = volume.groupBy("at", "type", "node").agg(F.sum("messages").alias("messages")).collect()
-    found.types = _summed(steps, ((row.type, row.at, row.messages) for row in rows))
-    found.nodes = dict(
-        list(_summed(steps, ((row.node, row.at, row.messages) for row in rows)).items())[:MAX_NODES]
-    )
     errors = source["errors"].select(
         at, "outcome", F.coalesce("code", F.lit(0)).alias("code"), "reason", "number"
     )
-    rows = errors.groupBy("at", "outcome", "code", "reason").agg(F.sum("number").alias("number")).collect()
+    return {
+        "volume": volume.groupBy("at", "type", "node").agg(F.sum("messages").alias("messages")),
+        "errors": errors.groupBy("at", "outcome", "code", "reason").agg(F.sum("number").alias("number")),
+        "latency": source["latency_by_hour"].select(late, *PERCENTILES),
+        "by_node": source["latency_by_node"].select(late, "node", "number", *PERCENTILES),
+        "handover": source["handover_by_hour"].select(late, *PERCENTILES),
+    }
+
+
+def _fill(found: Series, rows: dict[str, list[Row]]) -> None:
+    steps, recent = found.steps, found.recent
+    found.types = _summed(steps, ((row.type, row.at, row.messages) for row in rows["volume"]))
+    nodes = _summed(steps, ((row.node, row.at, row.messages) for row in rows["volume"]))
+    found.nodes = dict(list(nodes.items())[:MAX_NODES])
     found.errors = _summed(
-        steps, (((row.outcome, row.code, row.reason or ""), row.at, row.number) for row in rows)
+        steps, (((row.outcome, row.code, row.reason or ""), row.at, row.number) for row in rows["errors"])
     )
-    found.lost = _unanswered(source["answered"], steps)
-    if "totals" in tables:
-        rows = tables["totals"].collect()
-        found.totals = {(row.table, row.measure): (row["rows"], row.total) for row in rows}
-    at = recent.column().alias("at")
-    found.latency = _bands(recent, source["latency_by_hour"].select(at, *PERCENTILES).collect())
-    per_node = source["latency_by_node"].select(at, "node", "number", *PERCENTILES).collect()
-    for node in sorted({row.node for row in per_node}):
-        rows = [row for row in per_node if row.node == node]
-        found.by_node[node] = _bands(recent, rows)
-        found.answers[node] = _counts(recent, ((row.at, row.number) for row in rows))
-    found.handover = _bands(recent, source["handover_by_hour"].select(at, *PERCENTILES).collect())
-    return found
+    found.totals = {
+        (row.table, row.measure): (row["rows"], row.total) for row in rows.get("totals", ())
+    }  # fmt: skip
+    found.latency = _bands(recent, rows["latency"])
+    for node in sorted({row.node for row in rows["by_node"]}):
+        own = [row for row in rows["by_node"] if row.node == node]
+        found.by_node[node] = _bands(recent, own)
+        found.answers[node] = _counts(recent, ((row.at, row.number) for row in own))
+    found.handover = _bands(recent, rows["handover"])
 
 
 def _coarse(begin: int, end: int) -> int:
@@ -128,15 +150,15 @@ def _by_minute(tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
     }
 
 
-def _unanswered(answered: DataFrame, steps: Steps) -> dict[tuple[str, str], tuple[Counts, Counts]]:
+def _unanswered(answered: DataFrame, steps: Steps) -> Asking:
     sums = [F.sum(name).alias(name) for name in ("requests", "unanswered")]
     pair = F.concat_ws(" ", "type", "destination").alias("pair")
     rows = answered.select(steps.column().alias("at"), pair, "requests", "unanswered")
     worst = rows.groupBy("pair").agg(*sums).where("unanswered > 0").orderBy(F.desc("unanswered"), "pair")
-    known = [row.pair for row in worst.limit(MAX_PAIRS).collect()]
+    known = [row.pair for row in (yield worst.limit(MAX_PAIRS))]
     if not known:
         return {}
-    found = rows.where(F.col("pair").isin(known)).groupBy("pair", "at").agg(*sums).collect()
+    found = yield rows.where(F.col("pair").isin(known)).groupBy("pair", "at").agg(*sums)
     series = {}
     for name in known:
         own = [row for row in found if row.pair == name]

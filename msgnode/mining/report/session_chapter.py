@@ -2,7 +2,10 @@
 The report's chapters on sessions: their ends, the subscription graph, and timelines.
 """
 
+from pyspark.sql import functions as F
+
 from msgnode.mining.analyses.sessions import STORM_LEAST, STORM_TIMES
+from msgnode.mining.execution.gathering import Asking
 from msgnode.mining.report import charts
 from msgnode.mining.report.series import Series
 from msgnode.mining.report.tables import PERCENTS, Section, Tables, table
@@ -53,9 +56,11 @@ def sessions(tables: Tables, series: Series) -> Section:
     }  # fmt: skip
 
 
-def subscriptions(tables: Tables, series: Series) -> Section:
-    number = tables["edges"].count()
-    busiest = tables["edges"].limit(EDGES).collect()
+def subscriptions(tables: Tables, series: Series) -> Asking:
+    [counted], busiest = yield [
+        tables["edges"].agg(F.count("*").alias("number")), tables["edges"].limit(EDGES)
+    ]  # fmt: skip
+    number = counted.number
     drawn = charts.graph(busiest) if number <= EDGES else None
     if number == 0:
         about = "There are none between two sessions."
@@ -106,7 +111,7 @@ def subscriptions(tables: Tables, series: Series) -> Section:
     }
 
 
-def stories(tables: Tables, series: Series) -> Section:
+def stories(tables: Tables, series: Series) -> Asking:
     lines = [
         ("time", "time", "moment"),
         ("node", "node", "text"),
@@ -121,13 +126,14 @@ def stories(tables: Tables, series: Series) -> Section:
         ("micros", "node took", "micros"),
     ]
     rows = tables["stories"]
+    addresses = yield rows.select("about").distinct().orderBy("about").limit(10)
     told = [
         table(
             rows.where(rows.about == row.about).orderBy("time"),
             [c for c in lines if c[0] != "recipients"],
             row.about,
         )
-        for row in rows.select("about").distinct().orderBy("about").limit(10).collect()
+        for row in addresses
     ]
     if "conversation" in tables:
         told.append(

@@ -8,6 +8,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from msgnode.mining.execution.gathering import Asking
+
 MAX_ROWS = 200  # rows of a table in the report
 MAX_CELL_CHARS = 160  # characters of a cell
 
@@ -27,17 +29,17 @@ def table(
     most: int = MAX_ROWS,
     weigh: tuple[str, str] | None = None,
     whole: tuple[int, int] | None = None,
-) -> dict[str, Any]:
+) -> Asking:
     """
     A table of the report. The rows are in the order in which they were written.
 
     `weigh` is a column and its noun: of a table that is cut, their sum in the rows that are not shown. If
     `rows` themselves were cut, `whole` is the number of all rows and their sum.
     """
-    found = rows.limit(most + 1).collect()
+    found = yield rows.limit(most + 1)
     shown = found[:most]
     is_cut = len(found) > most or (whole is not None and whole[0] > len(shown))
-    more = _not_shown(rows, shown, weigh, whole) if is_cut else ""
+    more = (yield from _not_shown(rows, shown, weigh, whole)) if is_cut else ""
     return {
         "title": title,
         "note": note,
@@ -49,14 +51,13 @@ def table(
 
 def _not_shown(
     rows: DataFrame, shown: list[Row], weigh: tuple[str, str] | None, whole: tuple[int, int] | None
-) -> str:
+) -> Asking:
     """
     How many rows are not shown, and their weight: `24 more rows, 20,076 messages, are not shown`.
     """
     if whole is None:
         sum_ = F.coalesce(F.sum(weigh[0]), F.lit(0)) if weigh else F.lit(0)
-        total = rows.agg(F.count("*").alias("rows"), sum_.alias("sum")).first()
-        assert total is not None
+        [total] = yield rows.agg(F.count("*").alias("rows"), sum_.alias("sum"))
         whole = total["rows"], total["sum"]
     text = f"{whole[0] - len(shown):,} more rows"
     if weigh:

@@ -1,0 +1,3 @@
+"""
+Execution: many small queries in few executions of Spark.
+"""

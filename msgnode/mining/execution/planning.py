@@ -1,0 +1,36 @@
+"""
+Planning for small logs: the rules of Spark's optimizer that cost more time than they save there.
+
+What remains moves filters and columns to the files. Rules that a plan needs to be right cannot be left out.
+"""
+
+_OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer."
+_DISPENSABLE = (
+    "BooleanSimplification", "CollapseGroupedSumOfCount", "CollapseRepartition", "CollapseWindow",
+    "CombineConcats", "ConstantFolding", "ConstantPropagation", "CostBasedJoinReorder", "DecimalAggregates",
+    "EliminateAggregateFilter", "EliminateDistinct", "EliminateLimits", "EliminateMapObjects",
+    "EliminateOffsets", "EliminateOuterJoin", "EliminateSerialization", "EliminateSorts",
+    "EliminateWindowPartitions", "FoldablePropagation", "GenerateOptimization", "InferFiltersFromConstraints",
+    "InferFiltersFromGenerate", "InferWindowGroupLimit", "LikeSimplification", "LimitPushDown",
+    "LimitPushDownThroughWindow", "NullDownPropagation", "NullPropagation", "ObjectSerializerPruning",
+    "OptimizeCsvJsonExprs", "OptimizeIn", "OptimizeJoinCondition", "OptimizeOneRowPlan",
+    "OptimizeOneRowRelationSubquery", "OptimizeRand", "OptimizeRepartition", "OptimizeUpdateFields",
+    "OptimizeWindowFunctions", "PropagateEmptyRelation", "PruneFilters", "PullUpProjectAliasThroughWindow",
+    "PushDownJoinThroughUnion", "PushDownLeftSemiAntiJoin", "PushExtraPredicateThroughJoin",
+    "PushFoldableIntoBranches", "PushLeftSemiLeftAntiThroughJoin", "PushProjectionThroughLimitAndOffset",
+    "RemoveLiteralFromGroupExpressions", "RemoveRedundantAggregates", "RemoveRedundantSorts",
+    "RemoveRepetitionFromGroupExpressions", "ReorderAssociativeOperator", "ReorderJoin",
+    "ReplaceNullWithFalseInPredicate", "RewriteNonCorrelatedExists", "SimplifyBinaryComparison",
+    "SimplifyCaseConversionExpressions", "SimplifyCasts", "SimplifyConditionals",
+    "SimplifyDateTimeConversions", "TransposeWindow", "UnwrapCastInBinaryComparison",
+)  # fmt: skip
+
+SETTINGS = {
+    "spark.sql.optimizer.excludedRules": ",".join(_OPTIMIZER + name for name in _DISPENSABLE),
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
