@@ -445,6 +445,10 @@ class Node:
             partial_input=self.partial_input,
         )
         self.enforcement.decisions.data_plane = self.data_plane
+        contexts = self.enforcement.contexts
+        contexts.pools = {pool.scheme: name for name, pool in self.config.pools.items()}
+        self.allocation.is_verified = contexts.is_verified
+        self.allocation.on_taken = lambda session, notice: session.deliver(notice)
 
     def _make_records(self, clock: IReactorTime) -> None:
         """

@@ -90,6 +90,14 @@ TABLE: dict[str, Attribute] = {
         Attribute(
             "sessionUser", "text", IDENTITY, lambda c: c.verified_user, "the verified identity's user name"
         ),
+        Attribute(
+            "account",
+            "text",
+            IDENTITY,
+            lambda c: c.account,
+            "the whole address of the verified identity's user",
+        ),
+        Attribute("pool", "text", BODY, lambda c: c.pool, "the pool that it asks for addresses of"),
         Attribute("scopes", "any", IDENTITY, lambda c: c.scopes, "what its token is good for"),
         Attribute("auth", "any", IDENTITY | BODY, _auth, "is the sender's token good?"),
         Attribute("resource", "any", BODY, lambda c: c.body.get("resource"), "`body.resource`"),
