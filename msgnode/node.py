@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from twisted.internet.interfaces import IReactorTime
 
+from msgnode.backends.identity.logins import Logins
 from msgnode.backends.registry.registrations import Registrations
 from msgnode.bus.components import (
     BackEnd,
@@ -31,6 +32,10 @@ from msgnode.bus.flow_offers import FlowOffers
 from msgnode.bus.forwarding import Forwards
 from msgnode.bus.handshake import Handshake
 from msgnode.bus.ingress import Ingress
+from msgnode.bus.objects.catch_up import CatchUps
+from msgnode.bus.objects.history import History
+from msgnode.bus.objects.history_pages import HistoryPages
+from msgnode.bus.objects.kept_objects import KeptObjects, OtherKeepers
 from msgnode.bus.records.catalogue_responder import RecordsResponder
 from msgnode.bus.records.known_records import KnownRecords
 from msgnode.bus.records.notifications import SystemNotifications, TopicResponder
@@ -47,6 +52,7 @@ from msgnode.cluster.relay.member_relay import MemberRelay
 from msgnode.cluster.relay.relay import Serve, not_served
 from msgnode.cluster.status import ClusterStatus
 from msgnode.config.schema import Config
+from msgnode.foreign.stubs import ForeignStubs
 from msgnode.links.operations import LinkOperations
 from msgnode.policy.enforcement.enforcement import PolicyEnforcement
 from msgnode.policy.enforcement.points import IN, SUBSCRIBE
@@ -74,6 +80,7 @@ from msgnode.sessions.persistence import MessageLog, NullMessageLog, NullSession
 from msgnode.sessions.principal import TokenValidator
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import Sessions, TrafficRecorder
+from msgnode.storage.objects.journal import JournalCounts, ObjectJournal
 from msgnode.storage.traffic_log import TrafficLog
 from msgnode.storage.traffic_tap import TrafficTap
 from msgnode.structures.time_slices import Slices
@@ -131,7 +138,9 @@ class Node:
     ) -> None:
         self.config = config
         self.link_operations: LinkOperations | None = None  # None: no federation is configured
+        self.stubs: ForeignStubs | None = None  # None: the node was put together without them
         self.before_read: Callable[[], object] | None = None  # called before a client's input is handled
+        self.logins: Logins | None = None  # None: no identity responder is on
         self.cluster_status: ClusterStatus | None = None  # None: the node is alone in its domain
         self.operator_requests = OperatorRequests(f"mn://{config.domain}/{config.node}", clock)
         self.member_relay: MemberRelay | None = None  # None: as above
@@ -150,6 +159,7 @@ class Node:
         self._make_access(validator, clock, wall)
         self._make_responders()
         self._make_router(self.traffic, clock)
+        self._make_objects(clock)
         self._make_handshake()
         self._make_ingress(self.traffic)
         self._make_bans(wall)
@@ -280,6 +290,90 @@ class Node:
         is_logged = isinstance(self.traffic.recorder, TrafficLog)
         self._flow_offers = FlowOffers(self.config, self.data_plane, self.rates, is_logged)
 
+    def _make_objects(self, clock: IReactorTime) -> None:
+        """
+        Makes what lets subscribers catch up with objects that this node or another one keeps.
+        """
+        router, options = self._router, self.config.objects
+        self._clock = clock
+        self.kept_objects: KeptObjects | None = None  # None: this node keeps none
+        self.history: History | None = None
+        self.object_journal: ObjectJournal | None = None
+        self._keepers: OtherKeepers | None = None  # None: the node is alone in its domain
+        self.history_pages = HistoryPages(router.route, self.expected_responses, clock)
+        self.history_pages.is_elsewhere = self._is_elsewhere
+        self.catch_ups = CatchUps(
+            self.history_pages, router.deliver_again, self.slices, clock, lambda: options.max_replay
+        )
+        self._subscription.catch_ups = self.catch_ups
+        self.catch_ups.changed = self._catching_changed
+
+    def _is_elsewhere(self, address: str, session: Session) -> bool:
+        foreign = self._router.foreign
+        return foreign is not None and foreign.decides(address, session)
+
+    def _catching_changed(self) -> None:
+        self._router.catching = self.catch_ups if len(self.catch_ups) else None
+
+    def share_objects(self, keepers: OtherKeepers) -> None:
+        """
+        Shares the kept objects with the other nodes of this domain: each of them keeps some.
+        """
+        self._keepers = keepers
+        if self.kept_objects is not None:
+            self._share_objects(keepers)
+
+    def _share_objects(self, keepers: OtherKeepers) -> None:
+        assert self.kept_objects is not None and self.history is not None
+        self.kept_objects.others = keepers
+        self.kept_objects.journal.is_shared = True
+        self.history.keeper, self.history.ask = keepers.keeper, self.history_pages.ask_member
+        self.history_pages.send = self._send_to_keeper
+
+    def _send_to_keeper(self, message: Message, session: Session, keeper: str) -> None:
+        if self._router.cluster is not None:
+            self._router.cluster.send(message, session, keeper)
+
+    def object_events(self) -> dict[str, int]:
+        """
+        The counts of what became of kept objects since the node started, by event.
+        """
+        journal, catch_ups = self.object_journal, self.catch_ups.counts
+        counts = journal.counts if journal is not None else JournalCounts()
+        return {
+            "written": counts.written,
+            "lost": counts.lost,
+            "refused": counts.refused,
+            "damaged": counts.damaged,
+            "snapshot": counts.snapshots,
+            "segment-removed": counts.segments_removed,
+            "read": self.history.reads if self.history is not None else 0,
+            "catch-up": catch_ups.begun,
+            "catch-up-refused": catch_ups.refused,
+            "catch-up-ended": catch_ups.ended,
+            "replayed": catch_ups.replayed,
+        }
+
+    def keep_objects(self, journal: ObjectJournal | None) -> None:
+        """
+        Keeps the objects of the configuration in this journal; None: no more.
+        """
+        self.object_journal = journal
+        if journal is None:
+            self.kept_objects = self.history = None
+        else:
+            before_write = self.sessions.journal.before_write
+            self.kept_objects = KeptObjects(
+                self.config.objects, journal, before_write, self.slices, self._clock, self.data_plane
+            )
+            self.history = History(journal, self.slices, lambda: self._router.policy)
+            self.history_pages.is_here = self.kept_objects.is_kept
+            if self._keepers is not None:
+                self._share_objects(self._keepers)
+        self.history_pages.history = self._router.history = self.history
+        self._router.kept = self.kept_objects
+        self.data_plane.change_all()
+
     def _make_handshake(self) -> None:
         session_merge = SessionMerge(
             self.sessions,
@@ -376,7 +470,7 @@ class Node:
         Holds back the output of work in later turns with this cork, as connectors do for each read.
         """
         self.fanout.together = self.sessions.overload.together = cork
-        self.input_order.together = self._ingress.together = cork
+        self.input_order.together = self._ingress.together = self.catch_ups.together = cork
 
     def apply(self) -> None:
         """
@@ -447,13 +541,14 @@ class Node:
         self.fanout.decides = enforcement is not None and enforcement.outward
         self._offer_flows()
 
-    def federate(self, foreign: ForeignDomains) -> None:
+    def federate(self, foreign: ForeignDomains | None) -> None:
         """
-        Connects the other domains to the parts that look up addresses.
+        Connects the other domains to the parts that look up addresses; None: there are none any more.
         """
         self._router.foreign = self._router.recipient_list.foreign = foreign
         self._subscription.foreign = self._binder.foreign = foreign
-        self.routes.unbound = foreign.unbound
+        self.routes.unbound = foreign.unbound if foreign is not None else None
+        self.data_plane.change_all()
 
     def join_cluster(self, members: ClusterMembers) -> None:
         """
@@ -536,6 +631,14 @@ class Node:
         """
         self.components.offer(name, responder, responder.addresses)
         self._domain.also |= {a for a in responder.addresses if not self._domain.owns(a)}
+
+    def answer_late(self, reply: Message, session: Session, connection: Connection | None) -> None:
+        """
+        Sends one more answer to a request that was answered before; without a connection, to where the
+        session is now.
+        """
+        with self._ingress.together:
+            self._ingress.answer(reply, session, connection)
 
     def _check(self, data: bytes, session: Session, connection: Connection) -> None:
         if self.rates.on and not self.rates.acquire(session, connection.peer, len(data)):

@@ -78,6 +78,11 @@ class Ledger(Protocol):
         Add records about messages of so many bytes.
         """
 
+    def keep_records(self, records: bytes, entries: list[tuple[int, int, int]], micros: int) -> object:
+        """
+        Add records of kept objects: the number, the version and the length of each, and the time of the last.
+        """
+
 class Cork(Protocol):
     """
     Holds back what goes out while a round lasts.
@@ -148,7 +153,11 @@ class Plane:
         tallies: Sequence[int] = (),
         samples: int = 0,
         permit_line: tuple[bytes, bytes, bytes] | None = None,
+        kept: int | None = None,
     ) -> bool: ...
+    def add_kept(self, address: str) -> int: ...
+    def set_version(self, object: int, version: int, micros: int) -> None: ...
+    def forget_kept(self) -> None: ...
     def has_flow(self, port: int, from_: str, to: str, type_: str) -> bool: ...
     def renew(self, port: int) -> None: ...
     def change(self, address: str) -> None: ...

@@ -11,7 +11,7 @@ import msgnode
 PACKAGE = Path(msgnode.__file__).parent
 # A room may import those before it, and its own.
 LAYERS = ("structures", "records", "protocol", "config", "transport", "sessions", "storage", "policy", "bus")
-LAYERS += ("backends", "nats", "links", "cluster", "node", "connectors", "admin", "service")
+LAYERS += ("backends", "nats", "links", "cluster", "foreign", "node", "connectors", "admin", "service")
 # What lies beside the node, and all that it may import.
 BESIDE = {
     "nats": set(),  # it could be published alone

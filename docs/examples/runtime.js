@@ -80,11 +80,12 @@ export class Runtime {
 
   /**
    * Hear what is sent to an address.  What a listener returns, or promises, for a request is the answer's body, perhaps the
-   * one it got, changed; or its `value`, if it is no object.
+   * one it got, changed; or its `value`, if it is no object.  With `since` in `more`, what a kept object published
+   * after that version comes first.
    */
-  async subscribe(address, listener) {
+  async subscribe(address, listener, more) {
     this._listeners.set(address, listener);
-    await this.request('subscribe', `${this.url}/sm`, this.sm, { resources: [address] });
+    return this.request('subscribe', `${this.url}/sm`, this.sm, { resources: [address], ...more });
   }
 
   /**

@@ -1,7 +1,7 @@
 """
 Start an example: its nodes, what belongs to them, and a web server for its pages, all on this machine.
 
-    start.py chat|thermometer|records|federation [--port 8000]
+    start.py chat|thermometer|records|history|federation [--port 8000]
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-EXAMPLES = ("chat", "thermometer", "records", "federation")
+EXAMPLES = ("chat", "thermometer", "records", "history", "federation")
 ANYWHERE = "tcp:0:interface=127.0.0.1"
 END_SECONDS = 15  # for a process to end by itself
 
@@ -103,6 +103,17 @@ def with_records(ending: ExitStack, directory: str) -> dict[str, int]:
     return ports
 
 
+def with_history(ending: ExitStack, directory: str) -> dict[str, int]:
+    """
+    Start a node that keeps boards, and a board whose notes move.
+    """
+    listening = ("--web", ANYWHERE, "--lines", ANYWHERE, "--admin", "none", "--state", "state")
+    Path(directory, "msgnode.toml").write_text('[objects]\nkeep = ["comm://localhost/boards/*"]\n')
+    ports = node(ending, directory, *listening, "--config", "msgnode.toml", kinds=("web", "line"))
+    running(ending, [sys.executable, str(HERE / "history" / "board.py"), str(ports["line"])])
+    return ports
+
+
 def server(port: int, handler: type[SimpleHTTPRequestHandler]) -> ThreadingHTTPServer:
     """
     The pages, on this port or any other that is free.
@@ -125,7 +136,8 @@ def begin(example: str, ending: ExitStack, directory: str) -> tuple[type[Pages],
         domains = Domains(Path(directory))
         domains.start(lambda where, *options: node(ending, where, *options, kinds=("web", "admin")))
         return handler_of(domains, Pages), ""
-    ports = with_records(ending, directory) if example == "records" else alone(ending, directory)
+    starts = {"records": with_records, "history": with_history}
+    ports = starts.get(example, alone)(ending, directory)
     if example == "thermometer":
         device = [sys.executable, str(HERE / "thermometer" / "thermometer.py"), str(ports["line"])]
         running(ending, device)

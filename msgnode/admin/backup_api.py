@@ -1,5 +1,5 @@
 """
-Backups of the running node: made in a thread, one at a time, and the resource `/api/v1/backup`.
+Backups of the running node: made in a thread, one at a time, and the endpoint `backup`.
 """
 
 from collections.abc import Callable
@@ -11,25 +11,19 @@ from msgspec import Struct
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.web.resource import Resource
-from twisted.web.server import Request
 
 from msgnode import __version__
-from msgnode.cluster.operator_requests import Operator
-from msgnode.connectors.http.requests import parameters
+from msgnode.admin.actions.audited import Audited, Plan
+from msgnode.admin.api.endpoint import Call
 from msgnode.node import Node
 from msgnode.protocol.errors import Rejected
-from msgnode.protocol.peer_address import peer_name
 from msgnode.storage.backup.hot_copy import Origin, take_snapshot, write_backup
 from msgnode.storage.backup.manifest import BackupRefused, Manifest, backups_in, read_manifest
 from msgnode.storage.spool import Spool
-from msgnode.transport.http_answers import answer_json
 
 log = Logger()
 
-ADMIN = "admin"
 DIRECTORY = "backups"  # in the state directory, if no other is configured
-MAX_REASON = 200  # characters
 
 
 class BackupReport(Struct, omit_defaults=True):
@@ -68,7 +62,7 @@ class Backups:
             )
         return Path(config.admin.backup_dir or Path(config.state, DIRECTORY))
 
-    def begin(self, who: str, reason: str = "") -> BackupReport:
+    def begin(self, who: str) -> BackupReport:
         """
         Begin a backup of this moment; `last` has its result later. Raises Rejected.
         """
@@ -80,15 +74,11 @@ class Backups:
         assert isinstance(spool, Spool)
         journal.settle(now=True)
         try:
-            snapshot = take_snapshot(Path(config.state), spool)
+            kept = self._node.object_journal
+            snapshot = take_snapshot(Path(config.state), spool, kept.segments if kept is not None else None)
         except BackupRefused as why:
             raise Rejected(str(why), 503, "disk") from None
-        log.info(
-            "a backup into {directory} begins, by {who}{reason}",
-            directory=str(directory),
-            who=who,
-            reason=f": {reason}" if reason else "",
-        )
+        log.info("a backup into {directory} begins, by {who}", directory=str(directory), who=who)
         self._running = True
         origin = Origin(__version__, config.domain, config.node)
         keep, reserve = config.admin.keep_backups, config.storage.reserve_bytes
@@ -127,42 +117,35 @@ class Backups:
         return found
 
 
-class BackupResource(Resource):
+class BackupList(Struct):
     """
-    The resource `/api/v1/backup`: POST begins one, with an optional `reason`; GET shows the last one, and
-    those that are kept. Both need the role admin, for which `admit` checks; `note` notes the operator, its
-    peer, the action, its target and the reason in the audit log.
+    The backup that was begun last, since the node started, and those that are kept, oldest first.
     """
 
-    isLeaf = True
+    last: BackupReport | None
+    backups: list[BackupReport]
 
-    def __init__(
-        self,
-        backups: Backups,
-        admit: Callable[..., Operator],
-        note: Callable[[Operator, str, str, str, str], object],
-    ) -> None:
-        super().__init__()
+
+class BackupActions:
+    """
+    The endpoints of backups.
+    """
+
+    def __init__(self, audited: Audited, backups: Backups) -> None:
+        self._audited = audited
         self._backups = backups
-        self._admit = admit
-        self._note = note
 
-    def render(self, request: Request) -> bytes:
-        try:
-            if any(request.postpath or []):
-                raise Rejected("expected /api/v1/backup", 404, "not-found")
-            operator = self._admit(request, ADMIN)
-            if request.method == b"POST":
-                reason = parameters(request).get("reason", "")[:MAX_REASON]
-                report = self._backups.begin(operator.name, reason)
-                self._note(operator, peer_name(request.getClientAddress()), "backup", report.path, reason)
-                return answer_json(request, 202, msgspec.to_builtins(report))
-            if request.method in (b"GET", b"HEAD"):
-                stored = msgspec.to_builtins(self._backups.stored())
-                return answer_json(
-                    request, 200, {"last": msgspec.to_builtins(self._backups.last), "backups": stored}
-                )
-            request.setHeader(b"Allow", b"GET, POST")
-            raise Rejected(f"{request.method.decode('latin-1')} is not possible here", 405, "malformed")
-        except Rejected as why:
-            return answer_json(request, why.code, why.body())
+    def list(self, call: Call) -> BackupList:
+        return BackupList(self._backups.last, self._backups.stored())
+
+    def begin(self, call: Call) -> Any:
+        """
+        Begins a backup; the details have its report.
+        """
+
+        def begun() -> dict[str, Any]:
+            report: dict[str, Any] = msgspec.to_builtins(self._backups.begin(call.operator.name))
+            return report
+
+        plan = Plan("backup", [str(self._backups.directory)], begun)
+        return self._audited.run(call, plan, call.body.reason)

@@ -136,10 +136,21 @@ class HealthResource(LivenessResource):
             "sessions": {"attached": attached, "away": away},
             "connectors": {name: n for name, n in self._node.sessions.connections.by_connector.items() if n},
             "store": self._store(),
+            **({"objects": objects} if (objects := self._objects()) is not None else {}),
             "data_plane": "native" if self._node.data_plane.is_native else "python",
             **({"peers": peers} if peers is not None else {}),
             **({"cluster": cluster.report()} if cluster is not None else {}),
+            **self._stubs(),
         }
+
+    def _stubs(self) -> dict[str, Any]:
+        """
+        Returns the number of foreign stubs by state; empty if the node accepts none.
+        """
+        stubs = self._node.stubs
+        if stubs is None or stubs.domains is None:
+            return {}
+        return {"stubs": {state: number for state, number in stubs.by_state().items() if number}}
 
     def _peers(self) -> dict[str, Any] | None:
         """
@@ -150,6 +161,15 @@ class HealthResource(LivenessResource):
             return None
         found = live_report(operations, config.domain)
         return found if found or config.node_listeners() or config.peer else None
+
+    def _objects(self) -> dict[str, Any] | None:
+        """
+        Returns the kept objects and the state of their journal; None if none are kept.
+        """
+        journal = self._node.object_journal
+        if journal is None:
+            return None
+        return {"kept": len(journal), "bytes": journal.segments.size, "journal": journal.failing or "ok"}
 
     def _store(self) -> str:
         """

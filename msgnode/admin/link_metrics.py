@@ -73,6 +73,7 @@ def live_report(operations: LinkOperations, own: str) -> dict[str, dict[str, Any
     peers = by_peer(operations)
     strangers = peers[OTHER].domains
     strangers[:] = [status for status in strangers if status.domain != own]
+    peers.pop(own, None)  # which the metrics have for the links between the nodes of a cluster
     return {label: _live(peer) for label, peer in peers.items() if label != OTHER or strangers}
 
 

@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 from msgnode.node import Node
 
-CONNECTORS = ("websocket", "line", "poll", "socketio", "rest")  # those that show 0 when no client uses them
+CONNECTORS = (
+    "websocket",
+    "line",
+    "poll",
+    "socketio",
+    "rest",
+    "events",
+)  # those that show 0 when no client uses them
 
 # Refusals that show 0 before the first, so that a rate of the first burst can be computed.
 REFUSALS = (
@@ -140,6 +147,22 @@ def _message_identities(node: Node) -> Samples:
         yield (state,), number
 
 
+def _token_requests(node: Node) -> Samples:
+    counts = node.logins.access.counts if node.logins is not None else {}
+    yield from sorted(counts.items())
+
+
+def _event_streams(node: Node) -> Samples:
+    numbers = Counter(dict.fromkeys(("opened", "resumed", "refused", "gap"), 0))
+    numbers.update(node.counts.event_streams)
+    for event, number in numbers.items():
+        yield (event,), number
+
+
+def _resource_answers(node: Node) -> Samples:
+    yield from sorted(node.counts.resource_answers.items())
+
+
 def _label(name: str) -> str:
     """
     The name of a back end, as Prometheus' labels are written.
@@ -157,6 +180,24 @@ CONNECTED = (
     ),
 )
 ADDRESSES = (
+    Number(
+        "objects", "Objects of which the node keeps a journal.", lambda node: len(node.object_journal or ())
+    ),
+    Number(
+        "objects_journal_bytes",
+        "Bytes of the journal of objects on disk.",
+        lambda node: node.object_journal.segments.size if node.object_journal is not None else 0,
+    ),
+    Number(
+        "objects_journal_failing",
+        "1 while the journal of objects cannot be written.",
+        lambda node: float(node.object_journal is not None and bool(node.object_journal.failing)),
+    ),
+    Number(
+        "objects_catching_up",
+        "Subscribers that get what they missed of an object.",
+        lambda node: len(node.catch_ups),
+    ),
     Number("addresses", "Addresses that sessions are bound to.", lambda node: len(node.routes)),
     Number(
         "addresses_owned",
@@ -226,6 +267,16 @@ RESOURCES = (
         "records",
         "Definitions of records that the node knows.",
         lambda node: len(node.known_records),
+    ),
+    Number(
+        "identity_refresh_tokens",
+        "Refresh tokens that are kept for sessions.",
+        lambda node: 0 if node.logins is None else len(node.logins.access.grants),
+    ),
+    Number(
+        "identity_device_logins",
+        "Device logins that are not over.",
+        lambda node: 0 if node.logins is None else len(node.logins.devices),
     ),
     Number(
         "draining",
@@ -325,6 +376,12 @@ COUNTERS = (
 COUNTER_FAMILIES = (
     Family("messages_in", "Messages received from clients.", ("connector",), _received),
     Family(
+        "objects_events",
+        "Messages of kept objects that were written or not, reads of their history, and what was replayed.",
+        ("event",),
+        lambda node: (((event,), number) for event, number in node.object_events().items()),
+    ),
+    Family(
         "connections_closed",
         "Connections that closed, by who closed them: the client, the node, or an operator (admin).",
         ("by",),
@@ -335,6 +392,18 @@ COUNTER_FAMILIES = (
         "Messages that the compiled data plane left to Python, by reason.",
         ("reason",),
         lambda node: (((reason,), number) for reason, number in node.data_plane.punted.items()),
+    ),
+    Family(
+        "resource_answers",
+        "Answers to requests at /resource, by method and class of status.",
+        ("method", "status"),
+        _resource_answers,
+    ),
+    Family(
+        "event_streams",
+        "Event streams that were opened, resumed or refused, and those that had a gap.",
+        ("event",),
+        _event_streams,
     ),
     Family("messages_dropped", "Messages that were not delivered, by reason.", ("reason",), _dropped),
     Family(
@@ -368,6 +437,12 @@ COUNTER_FAMILIES = (
         "Messages with identity tokens that the node has checked.",
         ("state",),
         _message_identities,
+    ),
+    Family(
+        "identity_token_requests",
+        "Requests for tokens to identity providers, by grant and outcome.",
+        ("grant", "outcome"),
+        _token_requests,
     ),
     Family(
         "session_events",

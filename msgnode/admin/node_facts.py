@@ -12,6 +12,7 @@ from cryptography import x509
 from msgnode import __version__
 from msgnode.config.reload import Reloading, ReloadVerdict, revision
 from msgnode.config.schema import Config
+from msgnode.structures.log_levels import LogLevels
 from msgnode.transport.listener import Listener
 
 
@@ -51,6 +52,7 @@ class NodeFacts:
         self.given = given or {}
         self.listening = listening
         self.reloading: Reloading | None = None
+        self.log_levels: LogLevels | None = None  # None: the log is twistd's, with every level
         self.wall = wall
         self.started = wall()
         self._loaded = self.started

@@ -3,6 +3,7 @@ The operations of a node for its operators: everything that the admin API reads 
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,21 @@ from msgnode.admin.actions.audit_trail import AuditTrail
 from msgnode.admin.actions.audited import ActionResult, Audited
 from msgnode.admin.actions.ban_actions import FILE as BANS
 from msgnode.admin.actions.ban_actions import BanActions, BanList, BanRequest, LimitList, LimitRequest
+from msgnode.admin.actions.log_actions import LogActions, LogLevelList, LogLevelRequest
 from msgnode.admin.actions.node_actions import DrainRequest, NodeActions, ProbeReport, ProbeRequest
 from msgnode.admin.actions.session_actions import (
     Kick,
     KickMany,
+    Purge,
     SessionActions,
     Unbind,
     ban_of_kick,
 )
 from msgnode.admin.actions.token_actions import TokenActions, TokenList, TokenRequest
+from msgnode.admin.actions.trace_actions import TraceActions, TraceList, TraceRequest, TraceRow
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.api.endpoint import EVERY_NODE, HOLDER, Call, Endpoint, NoQuery, Reason
-from msgnode.admin.backup_api import Backups
+from msgnode.admin.backup_api import BackupActions, BackupList, Backups
 from msgnode.admin.health import EventLoopLag
 from msgnode.admin.live.service import Live
 from msgnode.admin.node_facts import NodeFacts
@@ -50,6 +54,7 @@ from msgnode.admin.reads.series import History, SeriesQuery, SeriesReport
 from msgnode.admin.reads.session_list import SessionList, SessionQuery, list_sessions
 from msgnode.admin.reads.session_report import AddressPage, SessionReport, report_session
 from msgnode.admin.reads.top import Top, TopList, TopQuery
+from msgnode.admin.stubs.stub_actions import ACTIONS, StubActions, StubList
 from msgnode.node import Node
 from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.storage.audit_log import AuditLog
@@ -88,6 +93,10 @@ class Operations:
         self.trail = AuditTrail(self.audit, facts, tokens)
         self.audit.on_entry = self._audited
         self._tokens = TokenActions(self.inspector, audited, tokens.named)
+        self._traces = TraceActions(audited, self.live.traces)
+        self._log = LogActions(self.inspector, audited)
+        self._backup = BackupActions(audited, self.backups)
+        self._stubs = StubActions(self.inspector, audited)
 
     def services(self) -> list[Service]:
         """
@@ -107,7 +116,7 @@ class Operations:
         """
         The endpoints of the API.
         """
-        return [*self._reads(), *self._actions()]
+        return [*self._reads(), *self._actions(), *self._kept()]
 
     def _reads(self) -> list[Endpoint]:
         inspector = self.inspector
@@ -182,6 +191,7 @@ class Operations:
             ),
             read("memory", "Memory by owner.", lambda call: report_memory(inspector), MemoryReport),
             read("nodes", "The nodes of the domain.", lambda call: list_nodes(inspector), NodeList),
+            read("stubs", "Foreign stubs.", self._stubs.stubs, StubList),
             read("bans", "Bans.", self._bans.bans, BanList),
             read("limits", "Temporary limits.", self._bans.limits, LimitList),
             read("tokens", "Named tokens of operators.", self._tokens.tokens, TokenList, role=ADMIN),
@@ -194,6 +204,24 @@ class Operations:
                 ADMIN,
             ),
         ]
+
+    def _kept(self) -> list[Endpoint]:
+        """
+        The endpoints of what the node keeps for operators: traces, levels of the log, backups.
+        """
+        traces, backup, log = self._traces, self._backup, self._log
+        rows = [
+            ("GET", "traces", VIEWER, "Traces that run or are kept.", traces.list, TraceList, None),
+            ("GET", "traces/{id}", VIEWER, "One trace.", traces.show, TraceRow, None),
+            ("POST", "traces", OPERATOR, "Start a trace.", traces.start, ActionResult, TraceRequest),
+            ("POST", "traces/{id}/stop", OPERATOR, "Stop a trace.", traces.stop, ActionResult, Reason),
+            ("DELETE", "traces/{id}", OPERATOR, "Delete a trace.", traces.delete, ActionResult, Reason),
+            ("GET", "log-level", VIEWER, "The levels of the log.", log.list, LogLevelList, None),
+            ("POST", "log-level", ADMIN, "Change it for a while.", log.set, ActionResult, LogLevelRequest),
+            ("GET", "backup", ADMIN, "Backups.", backup.list, BackupList, None),
+            ("POST", "backup", ADMIN, "Begin a backup.", backup.begin, ActionResult, Reason),
+        ]
+        return [Endpoint(*row[:-1], body=row[-1]) for row in rows]
 
     def _actions(self) -> list[Endpoint]:
         def action(
@@ -230,6 +258,7 @@ class Operations:
                 "sessions/{runtime}/purge",
                 "Drop the queued messages of a session.",
                 sessions.purge,
+                Purge,
                 reach=HOLDER,
             ),
             action(
@@ -263,4 +292,12 @@ class Operations:
             ),
             action("tokens", "Make a named token.", tokens.add, TokenRequest, ADMIN),
             action("tokens/{name}", "Revoke a named token.", tokens.revoke, role=ADMIN, verb="DELETE"),
+            *(
+                action(
+                    f"stubs/{{domain}}/{what}",
+                    f"{what.capitalize()} the stub of a foreign domain.",
+                    partial(self._stubs.act, what),
+                )
+                for what in ACTIONS
+            ),
         ]

@@ -71,12 +71,17 @@ class ForeignSubscriptions(Protocol):
 
 class ForeignDomains(ForeignSubscriptions, Protocol):
     """
-    The domains that this node reaches over links, as the bus sees them (links/exchange).
+    The other domains, reached over links (links/exchange) or by stubs (foreign), as the bus sees them.
 
     `own_host` is the node's domain and a slash: an address with it behind `scheme://` is never asked about.
     """
 
     own_host: str
+
+    def home(self, address: str) -> str:
+        """
+        The domain that the address belongs to, this one or another; "" if none is known.
+        """
 
     def decides(self, address: str, session: Session, message: Message | None = None) -> bool:
         """
@@ -251,13 +256,14 @@ class Components:
 
     `responders` are by address, `back_ends` in the order of registration, `listeners` as configured.
 
-    `answered` counts the requests to each responder.
+    `answered` counts the requests to each responder. `stubs` lists the foreign stubs that the node runs.
     """
 
     def __init__(self, connections: Callable[[], Counter[str]]) -> None:
         self.responders: dict[str, Responder] = {}
         self.back_ends: list[BackEnd] = []
         self.listeners: list[Listening] = []
+        self.stubs: Callable[[], list[dict[str, Any]]] = list
         self.answered: Counter[Any] = Counter()
         self._names: dict[Any, str] = {}
         self._connections = connections
@@ -283,7 +289,7 @@ class Components:
         """
         The components as JSON values, each with `name`, `kind`, `state` and its figures.
         """
-        return [*self._connectors(), *self._responders(), *self._back_ends()]
+        return [*self._connectors(), *self._responders(), *self._back_ends(), *self.stubs()]
 
     def _connectors(self) -> list[dict[str, Any]]:
         listening = [

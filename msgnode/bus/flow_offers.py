@@ -31,11 +31,16 @@ class FlowOffers:
         self._is_logged = is_logged
 
     def offer(
-        self, message: Message, session: Session, recipients: tuple[Session, ...], policy: Policy | None
+        self,
+        message: Message,
+        session: Session,
+        recipients: tuple[Session, ...],
+        policy: Policy | None,
+        kept: int | None = None,
     ) -> None:
         """
         The message of this session was permitted by the policies, if there are any, and delivered to these;
-        `from` is an address that it may send from.
+        `from` is an address that it may send from. `kept`: the number of its object at the data plane.
         """
         origin, to = message.origin, message.to
         port = self._data_plane.port(origin)
@@ -62,6 +67,8 @@ class FlowOffers:
                 line = self._config.node, session.runtime, origin.connector, origin.peer
             if inbox is not None:
                 terms = terms._replace(counted=True)
+            if kept is not None:
+                terms = terms._replace(kept=kept)
             self._data_plane.install(port, message.from_, to, message.type, ports, line, terms)
 
     def _terms(self, message: Message, session: Session, policy: Policy | None) -> FlowTerms | None:

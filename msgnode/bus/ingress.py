@@ -196,18 +196,24 @@ class Ingress:
         Answers the sender with this reply; False if the reply is still pending.
         """
         if isinstance(reply, Message):
-            self._answer(reply, session, message.origin)
+            self.answer(reply, session, message.origin)
             return True
         self._await(reply, message, session, inbox)
         return False
 
-    def _answer(self, reply: Message, session: Session, connection: Connection) -> None:
+    def answer(self, reply: Message, session: Session, connection: Connection | None) -> None:
+        """
+        Sends a reply; without a connection, to where the session is now.
+        """
         if self.filter_reply is not None:
             filtered = self.filter_reply(reply, session)
             if filtered is None:
                 return
             reply = filtered
-        session.answer(reply, connection)
+        if connection is None:
+            session.deliver(reply)
+        else:
+            session.answer(reply, connection)
 
     def _log_outcome(self, message: Message, session: Session | None) -> None:
         message.handling_us = handling_us = (time_ns() - message.received_at) // 1000
@@ -279,7 +285,7 @@ class Ingress:
     def _answered(self, reply: Any, message: Message, session: Session) -> None:
         # A message whose routing was only delayed has no reply; a responder must give one.
         if reply is not None or message.outcome == "answered":
-            self._answer(reply, session, message.origin)
+            self.answer(reply, session, message.origin)
         if message.outcome:  # the copies of a message to a list are logged separately
             self._log_outcome(message, session)
 

@@ -15,6 +15,7 @@ from msgnode.bus.routing_table import RoutingTable
 from msgnode.protocol.address import SESSION, is_multicast
 from msgnode.protocol.errors import NoRoute
 from msgnode.protocol.message import Message, compose, recall
+from msgnode.sessions.queue import ANY_NODE
 from msgnode.sessions.session import Session
 
 log = Logger()
@@ -101,14 +102,31 @@ class Receipts:
     def _give_late(self, data: bytes, code: int, asker: int) -> None:
         message = recall(data)
         reason = OVERFLOW if code == 503 else REASONS.get(code, "")
+        if asker == ANY_NODE:
+            self._answer_anywhere(message, code, reason)
+            return
         session = self._routes.listener(message.from_, asker)
         if session is None:
             if message.receipt and message.type.lower() != "receipt":
                 self.send_elsewhere(_receipt(message, code, 1, reason))
+            if self._answers() and code in NEVER_DELIVERED and is_awaited(message):
+                self.send_elsewhere(_undelivered(message, code, reason))
             return
         self.give(message, code, session, reason=reason)
         if code in NEVER_DELIVERED and self.answered(message, session):
             self._answer(message, code, reason, session)
+
+    def _answer_anywhere(self, message: Message, code: int, reason: str) -> None:
+        """
+        Answers a request that came here with the session that it is for, wherever its sender's session is.
+        """
+        if code not in NEVER_DELIVERED or not is_awaited(message):
+            return
+        found = self._routes.resolve(message.from_)
+        if found:
+            self._answer(message, code, reason, found[0])
+        else:
+            self.send_elsewhere(_undelivered(message, code, reason))
 
     def answered(self, message: Message, session: Session, elsewhere: bool = False) -> bool:
         """
@@ -124,10 +142,8 @@ class Receipts:
 
         A sender of another domain gets 507 if there is no room.
         """
-        body = NoRoute(f"this was not delivered to {message.to}: {TEXTS[code]}").body()
-        if session.is_node and code in (503, 507):
-            body["code"] = 507
-        session.deliver(message.reply({**body, "reason": reason}))
+        instead = 507 if session.is_node and code in (503, 507) else 404
+        session.deliver(_undelivered(message, code, reason, instead))
 
 
 def _receipt(message: Message, code: int, recipients: int, reason: str = "", text: str = "") -> Message:
@@ -137,6 +153,14 @@ def _receipt(message: Message, code: int, recipients: int, reason: str = "", tex
         body["reason"] = reason
     body |= {"to": message.to, "recipients": recipients}
     return compose(message.id, "receipt", RECEIPT, message.from_, body, message.transaction)
+
+
+def _undelivered(message: Message, code: int, reason: str, instead: int = 404) -> Message:
+    """
+    The answer in the place of one to a request that is never delivered, with the code of its receipt.
+    """
+    body = NoRoute(f"this was not delivered to {message.to}: {TEXTS[code]}").body()
+    return message.reply({**body, "code": instead, "reason": reason})
 
 
 def is_awaited(message: Message) -> bool:

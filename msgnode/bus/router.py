@@ -20,12 +20,16 @@ from msgnode.bus.egress import Egress
 from msgnode.bus.fanout import Fanout
 from msgnode.bus.flow_offers import FlowOffers
 from msgnode.bus.forwarding import Forwards
+from msgnode.bus.objects.catch_up import CatchUps
+from msgnode.bus.objects.channels import HISTORY
+from msgnode.bus.objects.history import History
+from msgnode.bus.objects.kept_objects import KeptObjects
 from msgnode.bus.receipts import Receipts, wants_answer
 from msgnode.bus.recipient_list import RecipientList
 from msgnode.bus.refusals import note_refusal
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Config
-from msgnode.policy.enforcement.points import IN, SUBSCRIBE, Policy
+from msgnode.policy.enforcement.points import IN, OUT, SUBSCRIBE, Policy
 from msgnode.protocol.address import MAX_ADDRESS_CHARS, TOPICS, Domain
 from msgnode.protocol.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
 from msgnode.protocol.message import Message
@@ -102,6 +106,9 @@ class Router:
         self.watermark: Watermark | None = None
         self.foreign: ForeignDomains | None = None  # None: the node reaches no other domain
         self.cluster: ClusterMembers | None = None  # None: the node is alone in its domain
+        self.kept: KeptObjects | None = None  # None: the node keeps no objects
+        self.history: History | None = None  # with them
+        self.catching: CatchUps | None = None  # None: no subscriber catches up with an object
         self.forwards = forwards
         self._fanout = fanout
         self._delivery = Delivery(fanout, forwards, self.receipts, counts)
@@ -157,6 +164,8 @@ class Router:
             and foreign.decides(to, session, message)
         ):
             return self._send_out(message, to, session, foreign)
+        if self.kept is not None and (object := self.kept.concerned(message)):
+            return self._route_kept(self.kept, object, message, session, reasons if count == 1 else None)
         recipients = self._routes.resolve(to)
         if session.is_node and recipients and self.foreign is not None:
             recipients = self.foreign.permitted(message, recipients, session)
@@ -166,6 +175,8 @@ class Router:
                 nodes = self.foreign.permitted_members(message, nodes)
             if nodes:
                 return self._send_to_members(self.cluster, nodes, message, session, recipients)
+        if self.catching is not None and recipients:
+            return self._deliver(message, session, recipients)
         if recipients and to not in TOPICS:
             self._delivery.deliver(message, session, recipients)
             if self.flow_offers is not None and count == 1:
@@ -252,6 +263,8 @@ class Router:
         ):
             foreign.send(message, session)  # this node is the gateway
             return None
+        if self.kept is not None and (object := self._object_kept_here(self.kept, message, to)):
+            return self._deliver_kept_here(self.kept, object, message, session)
         recipients = self._routes.resolve(to)
         if foreign is not None and getattr(message.origin, "is_from_home", False):
             recipients = foreign.permitted(message, recipients, session)
@@ -268,6 +281,17 @@ class Router:
                 return found
         self._no_route(message, to, session)
         return None
+
+    @staticmethod
+    def _object_kept_here(kept: KeptObjects, message: Message, to: str) -> str:
+        """
+        The object of which another member sends something to this node as its keeper; empty if there is none.
+        """
+        origin = message.origin
+        if getattr(origin, "is_copy", False) or getattr(origin, "is_from_home", False):
+            return ""
+        object = kept.object(to)
+        return object if object and not kept.keeper(object) else ""
 
     def _forward_found(self, nodes: tuple[str, ...], message: Message, to: str, session: Session) -> Any:
         if self.cluster is None or not nodes or not self.cluster.forward(message, session, nodes):
@@ -353,6 +377,14 @@ class Router:
             and foreign.decides(to, session, message)
         ):
             return self._send_out(message, to, session, foreign)
+        if self.kept is not None and (object := self.kept.concerned(message)):
+            return self._route_kept(self.kept, object, message, session, reasons)
+        return self._distribute(message, to, session, reasons)
+
+    def _distribute(self, message: Message, to: str, session: Session, reasons: int | None) -> Reply:
+        """
+        Delivers to the sessions bound to the address, here and at other members.
+        """
         recipients = self._routes.resolve(to)
         if session.is_node and recipients and self.foreign is not None:
             recipients = self.foreign.permitted(message, recipients, session)
@@ -375,11 +407,115 @@ class Router:
         """
         Delivers to the recipients, or to those that the policies permit if a rule applies at egress.
         """
+        if self.catching is not None:
+            recipients = self.catching.hold(message, recipients)
+            if not recipients:
+                message.outcome, message.waiting = "waiting", 1
+                if session is not None:
+                    self.receipts.give(message, 202, session)
+                return None
         policy = self.policy
         if policy is not None and policy.outward:
             return self._egress.deliver(policy, message, session, recipients)
         self._delivery.deliver(message, session, recipients)
         return None
+
+    def deliver_also(self, message: Message, session: Session, recipients: tuple[Session, ...]) -> None:
+        """
+        Delivers a copy of what another domain gets to clients here that listen, without a receipt.
+        """
+        also = copy(message)
+        also.receipt = False
+        try:
+            later = self._deliver(also, session, recipients)
+        except Blocked:
+            return
+        if later is not None:
+            later.addErrback(lambda failed: failed.trap(Blocked) and None)
+
+    # -- objects with a history --------------------------------------------------------
+
+    def _route_kept(
+        self, kept: KeptObjects, object: str, message: Message, session: Session, reasons: int | None
+    ) -> Reply:
+        """
+        Has a publication of a kept object recorded before it is delivered, or reads its history. `reasons`:
+        as for _route_permitted.
+        """
+        assert self.history is not None and isinstance(message.to, str)
+        if message.to == object + HISTORY:
+            message.receipt = message.receipt and not wants_answer(message)
+            reply = self.history.respond(object, message, session)
+            message.outcome, message.code = "answered", 200
+            return reply
+        keeper = kept.keeper(object)
+        if keeper and self.cluster is not None and kept.others is not None:
+            if not kept.others.is_away(keeper):
+                self.cluster.send(message, session, keeper)
+                return None
+            kept.others.note_missed(keeper, object)
+        elif kept.record(object, message) and reasons is not None and self.catching is None:
+            return self._deliver_and_offer(kept, object, message, session, reasons)
+        return self._deliver_kept(message, message.to, session)
+
+    def _deliver_and_offer(
+        self, kept: KeptObjects, object: str, message: Message, session: Session, reasons: int
+    ) -> Reply:
+        """
+        Delivers a publication of an object; if only sessions here hear it, the data plane may repeat that.
+        """
+        to = message.to
+        assert isinstance(to, str)
+        reply = self._deliver_kept(message, to, session)
+        if self.flow_offers is None or reply is not None or session.is_node:
+            return reply
+        recipients = self._routes.resolve(to)
+        if self.cluster is not None and self.cluster.holders(to, bool(recipients)):
+            return None
+        if recipients and self._may_always_send(message.from_, reasons, session):
+            number = kept.number(object, message)
+            if number is not None:
+                self.flow_offers.offer(message, session, recipients, self.policy, number)
+        return None
+
+    def _deliver_kept(self, message: Message, to: str, session: Session) -> Reply:
+        """
+        Delivers a publication of an object, here and to the members that hold its address.
+        """
+        recipients = self._routes.resolve(to)
+        nodes = self.cluster.holders(to, bool(recipients)) if self.cluster is not None else ()
+        if nodes and self.cluster is not None:
+            return self._send_to_members(self.cluster, nodes, message, session, recipients)
+        if recipients:
+            return self._deliver(message, session, recipients)
+        message.outcome = "delivered"  # to the journal
+        self.receipts.give(message, 202, session, 0)
+        return None
+
+    def _deliver_kept_here(self, kept: KeptObjects, object: str, message: Message, session: Session) -> Reply:
+        """
+        As the keeper of an object, records what another member sends, or gives it a part of the history.
+        """
+        assert self.history is not None and self.cluster is not None and isinstance(message.to, str)
+        if message.to == object + HISTORY:
+            cluster, node = self.cluster, session.runtime
+            answered = self.history.answer_member(object, message)
+            answered.addCallback(lambda answer: cluster.carry(node, answer.data))
+            message.outcome, message.code = "answered", 200
+            return answered
+        kept.record(object, message)
+        return self._deliver_kept(message, message.to, session)
+
+    def deliver_again(self, message: Message, session: Session) -> None:
+        """
+        Delivers a message of before to one session. Raises Blocked if the policies do not permit it now.
+        """
+        message.received_at = time_ns()
+        policy = self.policy
+        if policy is not None and policy.outward:
+            policy.check(OUT, message, session)
+        self._delivery.deliver(message, None, session.as_tuple)
+        self._record_publication(None, message)
 
     # -- the node's own notifications -----------------------------------------------
 

@@ -25,6 +25,7 @@ from msgnode.cli.messages import listen, request, send
 from msgnode.cli.messaging.reply import reply
 from msgnode.cli.messaging.round_trip import rtt
 from msgnode.cli.mining.group import mine
+from msgnode.cli.objects.history import object_group
 from msgnode.cli.policy import policy
 from msgnode.cli.records.records import records
 from msgnode.cli.registry import find, register
@@ -293,6 +294,7 @@ main.add_command(reply)
 main.add_command(rtt)
 main.add_command(register)
 main.add_command(find)
+main.add_command(object_group)
 main.add_command(bench)
 main.add_command(context_group)
 main.add_command(admin)

@@ -21,6 +21,7 @@ from twisted.internet.ssl import optionsForClientTLS, trustRootFromCertificates
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
+from msgnode.client.polling.requests import AGENT
 from msgnode.client.transports import LineLink, Owner, WebSocketLink
 from msgnode.transport import pem
 
@@ -83,7 +84,7 @@ class WebSocketFactory(WebSocketClientFactory):
     noisy = False
 
     def __init__(self, owner: Owner, url: str, reactor: Any) -> None:
-        super().__init__(url, protocols=["msgnode"], reactor=reactor)
+        super().__init__(url, protocols=["msgnode"], useragent=AGENT, reactor=reactor)
         self._owner = owner
         # Autobahn would use the global reactor for its timers.
         self._batched_timer = SimpleNamespace(call_later=reactor.callLater)

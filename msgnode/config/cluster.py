@@ -47,10 +47,11 @@ class ClusterOptions(Section):
 
 
 def cluster_mistakes(
-    options: ClusterOptions, domain: str, node: str, pools: Iterable[str]
+    options: ClusterOptions, domain: str, node: str, pools: Iterable[str], kept: Iterable[str] = ()
 ) -> Iterator[tuple[str, str]]:
     """
-    The mistakes of the section, each with its key; `domain`, `node` and `pools` are those of this node.
+    The mistakes of the section, each with its key; `domain`, `node`, `pools` and `kept` objects are those of
+    this node.
     """
     for url in options.url:
         if not _is_url(url):
@@ -78,6 +79,9 @@ def cluster_mistakes(
     elif any(pools) and not options.members:
         expected = "expected the names of all nodes, one of which leases the addresses of a pool"
         yield "cluster.members", f"{expected}; found none, and a table [pools]"
+    elif any(kept) and not options.members:
+        expected = "expected the names of all nodes, each of which keeps some of the objects"
+        yield "cluster.members", f"{expected}; found none, and objects.keep"
     elif options.members and node not in options.members:
         yield "cluster.members", f"expected this node, {node!r}, among them"
 

@@ -12,6 +12,8 @@ from msgspec import Meta, field
 from msgnode.config.address_range import expand
 from msgnode.config.cluster import ClusterOptions
 from msgnode.config.federation import FederationOptions, Peer
+from msgnode.config.foreign import Connector, ConnectorOptions, ForeignOptions
+from msgnode.config.objects import ObjectsOptions
 from msgnode.config.sections import (
     BackEndOptions,
     Bytes,
@@ -115,6 +117,8 @@ class Limits(Section):
     list_deliveries: Count = 10_000
     connections: Count = 20_000
     connections_per_ip: Count = 1000
+    event_streams: Count = 10_000
+    event_streams_per_ip: Count = 200
     session_rate_messages: OrOff = 0
     session_rate_bytes: OrOff = 0
     ip_rate_messages: OrOff = 0
@@ -234,6 +238,7 @@ class IdentityProvider(BackEndOptions, kw_only=True):
 
     `audiences` are the clients and services a token may be issued for. `user_url` is the template of a user's
     address, filled from the claims of the token. Without `jwks_uri`, the discovery document names the keys.
+    `client_id` is the client of the login page, and with its secret, if it has one, of the token endpoint.
     """
 
     domain: str
@@ -244,6 +249,8 @@ class IdentityProvider(BackEndOptions, kw_only=True):
     user_url: str = "user://{domain}/{email}"
     trust_email: bool = False
     client_id: str = ""
+    client_secret: str = ""
+    client_secret_file: str = ""
     redirect_uri: str = ""
     scopes: list[str] = field(default_factory=lambda: ["openid", "email", "profile"])
     introspection: IntrospectionOptions | None = None
@@ -257,6 +264,7 @@ class IdentityOptions(Section):
 
     `message_identity`: what is done about identity tokens in messages. `trust`: whether policies see the
     authenticated identity of a sender, or the one that its messages claim.
+    `token_keys_file` has the keys that seal refresh tokens on disk.
     """
 
     auth: Auth = "none"
@@ -264,6 +272,10 @@ class IdentityOptions(Section):
     grace_seconds: Seconds = 30.0
     leeway_seconds: Seconds = 60.0
     devices: str = ""
+    token_keys_file: str = ""
+    max_refresh_tokens: Count = 10_000
+    max_device_logins: Count = 1000
+    device_login_seconds: Positive = 900.0
     providers: list[IdentityProvider] = []
     trust: Trust = "verified"
     message_identity: MessageIdentity = "ignore"
@@ -338,9 +350,12 @@ class Config(Section):
     registry: RegistryOptions = field(default_factory=RegistryOptions)
     global_registry: GlobalRegistryOptions = field(default_factory=GlobalRegistryOptions)
     records: RecordsOptions = field(default_factory=RecordsOptions)
+    objects: ObjectsOptions = field(default_factory=ObjectsOptions)
     federation: FederationOptions = field(default_factory=FederationOptions)
     peer: list[Peer] = []
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
+    foreign: ForeignOptions = field(default_factory=ForeignOptions)
+    connectors: dict[Connector, ConnectorOptions] = {}
 
     @property
     def origins(self) -> list[str]:

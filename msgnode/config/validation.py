@@ -15,6 +15,8 @@ from msgnode.config.address_range import MAX_ADDRESSES, expand
 from msgnode.config.admin_checks import admin_mistakes
 from msgnode.config.cluster import cluster_mistakes
 from msgnode.config.federation_checks import federation_mistakes
+from msgnode.config.foreign import foreign_mistakes
+from msgnode.config.objects import objects_mistakes
 from msgnode.config.schema import IDP, Config, IdentityOptions, IntrospectionOptions, PoolAddresses
 from msgnode.config.sections import BackEndOptions, QoSOptions
 from msgnode.protocol.address import Domain, is_scheme
@@ -151,7 +153,15 @@ def _listeners(config: Config) -> Mistakes:
 
 
 def _cluster(config: Config) -> Mistakes:
-    yield from cluster_mistakes(config.cluster, config.domain, config.node, config.pools)
+    yield from cluster_mistakes(config.cluster, config.domain, config.node, config.pools, config.objects.keep)
+
+
+def _objects(config: Config) -> Mistakes:
+    yield from objects_mistakes(config.objects, config.domain, config.state != "none")
+
+
+def _foreign(config: Config) -> Mistakes:
+    yield from foreign_mistakes(config.foreign, config.connectors, config.peer, config.domain)
 
 
 # The checks, in this order. Only the first error is reported.
@@ -160,6 +170,8 @@ CHECKS = (
     admin_mistakes,
     federation_mistakes,
     _cluster,
+    _foreign,
+    _objects,
 )
 
 
@@ -222,6 +234,8 @@ def wrong_identity(options: IdentityOptions, certificates: bool) -> Iterator[tup
                 f"{key}.user_url",
                 f"expected one of {known} that identifies a user, found {provider.user_url!r}",
             )
+        if provider.client_secret and provider.client_secret_file:
+            yield key, "expected either 'client_secret' or 'client_secret_file'"
         if provider.introspection is not None:
             yield from _wrong_introspection(f"{key}.introspection", provider.introspection)
         for value in (provider.issuer, provider.domain):

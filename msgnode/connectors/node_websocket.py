@@ -8,6 +8,7 @@ from autobahn.websocket.types import ConnectionDeny
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.connectors.flow_control import PausedByTransport
+from msgnode.connectors.http.requests import agent_named
 from msgnode.connectors.websocket_fastpath import FastPathFactory, FastPathProtocol
 from msgnode.node import Node
 from msgnode.protocol.close_codes import Closing
@@ -41,6 +42,7 @@ class NodeWebSocket(PausedByTransport, FastPathProtocol):
         if request.origin and "*" not in allowed and request.origin not in allowed:
             raise ConnectionDeny(403, "this origin is not allowed")
         self.origin = request.origin or ""
+        self.user_agent = agent_named(request.headers.get("user-agent", ""))
 
     def name_peer(self, request: Any) -> None:
         """

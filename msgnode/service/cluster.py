@@ -27,6 +27,7 @@ from msgnode.cluster.known_members import KnownMembers
 from msgnode.cluster.member_requests import MemberRequests
 from msgnode.cluster.membership import Members
 from msgnode.cluster.nats_options import nats_options
+from msgnode.cluster.ownership.object_keepers import ObjectKeepers
 from msgnode.cluster.ownership.owners import Owners
 from msgnode.cluster.ownership.policy_versions import DomainPolicies
 from msgnode.cluster.ownership.pool_leases import PoolLeases
@@ -175,7 +176,16 @@ class Cluster(MultiService):
             self._leases = node.allocation.leases = PoolLeases(
                 members.node, owners, self.requests, self.directory, node.allocation, node.slices, clock
             )
+        self._keepers = ObjectKeepers(members.node, owners, self.requests, members.up)
+        self._keepers.missed = self._object_missed
+        if owners.view:
+            node.share_objects(self._keepers)
         return channels
+
+    def _object_missed(self, object: str) -> None:
+        kept = self._node.kept_objects
+        if kept is not None:
+            kept.note_missed(object)
 
     def _away(self) -> list[str]:
         """

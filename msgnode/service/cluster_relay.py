@@ -11,7 +11,7 @@ from msgspec import structs
 from msgnode.cluster.channels import Channels
 from msgnode.cluster.member_requests import MemberRequests
 from msgnode.cluster.relay.connections import ConnectionRelay
-from msgnode.cluster.relay.holders import SidTags, TokenHolders
+from msgnode.cluster.relay.holders import SessionNames, SidTags, TokenHolders
 from msgnode.cluster.relay.member_relay import MemberRelay
 from msgnode.cluster.relay.relay import Relay, RelayLimits
 from msgnode.node import Node
@@ -71,7 +71,8 @@ class ClusterRelay:
         )
         sids = SidTags(channel.node, channel.epoch)
         self._requests.on_up.append(sids.member_up)
-        node.member_relay = MemberRelay(self._requests, known, sids)
+        names = SessionNames(requests, lambda token_hash: name_of(sessions.by_token_hash(token_hash)))
+        node.member_relay = MemberRelay(self._requests, known, sids, names)
         channel = channels.make(b"s")
         self._connections = channel.listener = ConnectionRelay(
             channel,
@@ -101,6 +102,10 @@ class ClusterRelay:
     @property
     def connections_now(self) -> int:
         return len(self._connections)
+
+
+def name_of(session: Session | None) -> str:
+    return session.runtime if session is not None else ""
 
 
 class RelayedSessions:

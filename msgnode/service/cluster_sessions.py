@@ -69,6 +69,7 @@ class ClusterSessions:
         )
         channel.listener = self.moves
         self.local.more = self.moves.more
+        self.local.requests = members.outgoing
         self.local.has_others = lambda name: bool(directory.sessions(name))
         node.sessions.copy_id = members.copy_id
         self.local.own_flushed, self.local.flushed = flushing.own, flushing.flush

@@ -305,6 +305,7 @@ class _Parts:
             reactor,
             time.time,
             self.exchange,
+            self._config.domain,
         )
 
     def _peers(self) -> list[str]:

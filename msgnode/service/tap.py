@@ -18,7 +18,6 @@ from msgnode import __version__
 from msgnode.admin.access.figures import Figures
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.api.resource import AdminAPI
-from msgnode.admin.backup_api import BackupResource
 from msgnode.admin.cluster_metrics import ClusterCollector
 from msgnode.admin.health import EventLoopLag, HealthResource, LivenessResource
 from msgnode.admin.link_metrics import LinkCollector
@@ -31,8 +30,10 @@ from msgnode.admin.operator_metrics import OperatorCollector
 from msgnode.admin.pages.wiring import make_dashboard
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
+from msgnode.admin.stubs.stub_metrics import StubCollector
+from msgnode.backends.identity.logins import Logins
 from msgnode.backends.identity.token_validator import Tokens
-from msgnode.cluster.relay.wire import MESSAGE, POLL, SOCKET_IO
+from msgnode.cluster.relay.wire import MESSAGE, POLL, RESOURCE, SOCKET_IO
 from msgnode.config.reload import Reloading, ReloadVerdict, Renewable, revision
 from msgnode.config.schema import Config
 from msgnode.connectors.http.poll import PollResource
@@ -40,7 +41,10 @@ from msgnode.connectors.http.protostub import WHERE, ProtocolStub, StubCatalogue
 from msgnode.connectors.http.records import WHERE as RECORDS
 from msgnode.connectors.http.records import RecordsResource
 from msgnode.connectors.http.relayed import RelayedRequests
-from msgnode.connectors.http.rest import Messages, OpenAPIResource
+from msgnode.connectors.http.rest.events import Events
+from msgnode.connectors.http.rest.message import Messages, OpenAPIResource
+from msgnode.connectors.http.rest.resource import ResourceTree
+from msgnode.connectors.http.rest.sending import RestSending
 from msgnode.connectors.http.server import BoundedSite
 from msgnode.connectors.http.site import Upgrade, tree
 from msgnode.connectors.lines import LineFactory
@@ -54,8 +58,11 @@ from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.policy.administration.policy_store import PolicyStore
 from msgnode.service.data_plane_selection import data_plane_services, make_data_plane
 from msgnode.service.federation import Federation, make_federation, warn_of_links
+from msgnode.service.foreign import Foreign, make_foreign
 from msgnode.service.lifecycle import NodeService, SecondSignal, exit_on_config_error
+from msgnode.service.objects import ObjectKeeping
 from msgnode.service.options import Options
+from msgnode.service.process.log_format import levels_of
 from msgnode.service.process.systemd import systemd_notifier
 from msgnode.service.records import RecordsLoader
 from msgnode.service.restart.recovery import Restart
@@ -66,6 +73,7 @@ from msgnode.service.wiring import (
     add_qos_responder,
     add_registries,
     decision_logs,
+    make_logins,
     make_policy_store,
     make_token_validator,
 )
@@ -76,6 +84,7 @@ from msgnode.storage.spool import Spool
 from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.traffic_log import NoLog, TrafficLog
 from msgnode.storage.traffic_retention import Retention, TrafficRetention
+from msgnode.structures.log_levels import LogLevels
 from msgnode.transport.allowed_hosts import admin_hosts
 from msgnode.transport.cork import Cork
 from msgnode.transport.listener import Listener
@@ -90,8 +99,9 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
     _use_monotonic_clock(reactor)
     whole = NodeService(options.loaded, reactor)
     reactor.addSystemEventTrigger("before", "shutdown", SecondSignal(whole.hurry, reactor).install)
-    whole.log_format, whole.log_level = options["log-format"], options["log-level"]
-    for service in _services(options, reactor):
+    levels = levels_of(options["log-format"], options["log-level"])
+    whole.log_format, whole.log_levels = options["log-format"], levels
+    for service in _services(options, reactor, levels):
         service.setServiceParent(whole)
     return whole
 
@@ -107,7 +117,7 @@ def _use_monotonic_clock(reactor: Any) -> None:
         reactor.seconds = time.monotonic  # type: ignore[method-assign]
 
 
-def _services(options: Options, reactor: Any) -> list[Service]:
+def _services(options: Options, reactor: Any, log_levels: LogLevels | None) -> list[Service]:
     """
     Returns all services, in the order in which they start.
     """
@@ -132,8 +142,10 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     with exit_on_config_error(where):
         records.load()
         back_ends = add_registries(node, reactor, in_thread)
-        add_identity_responder(node, tokens)
+        logins = make_logins(node, tokens, reactor, in_thread)
+        add_identity_responder(node, tokens, logins)
         add_qos_responder(node, reactor)
+        foreign = make_foreign(node, reactor, in_thread)
     lag = EventLoopLag(reactor)
     admins = AdminTokens(config.state)
     policies = make_policy_store(node, reactor, in_thread)
@@ -141,6 +153,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         federation.policies = policies
     listening: list[Listener] = []
     facts = NodeFacts(config, options["config"] or "", options.given, listening)
+    facts.log_levels = log_levels
     commands = PolicyCommands(policies, node.enforcement)
     operations = Operations(node, facts, lag, reactor, admins, commands, in_thread)
     lost = traffic_losses(traffic)
@@ -153,15 +166,28 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         for listener in clients:
             listener.hold()
         federation.joined = partial(_release, clients)
+    objects = ObjectKeeping(node, reactor)
     reactor.callWhenRunning(tokens.start)
     facts.reloading = _reloading(
-        options, node, tokens, listening, [*served.values()], policies, records, federation, reactor
+        options,
+        node,
+        tokens,
+        logins,
+        listening,
+        [*served.values()],
+        policies,
+        records,
+        objects,
+        federation,
+        foreign,
+        reactor,
     )
     return [
         facts.reloading,
         *_recording(traffic, config, reactor, in_thread),
         *data_plane_services(node, reactor),
         *_restoring(node, store, spool, streams, reactor),
+        objects,
         lag,
         admins,
         *operations.services(),
@@ -171,7 +197,9 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         # The admin listener still answers while clients are notified that the node stops.
         *(listener for listener in listening if listener.kind == "admin"),
         *((streams,) if streams is not None else ()),
+        foreign,
         node.sessions,
+        logins,
         *(listener for listener in listening if listener.kind != "admin"),
         *_welcome(listening),
         *_notifying(node, facts.reloading, reactor),
@@ -248,11 +276,14 @@ def _reloading(
     options: Options,
     node: Node,
     tokens: Tokens,
+    logins: Logins,
     listening: list[Listener],
     factories: list[Any],
     policies: PolicyStore,
     records: RecordsLoader,
+    objects: ObjectKeeping,
     federation: Federation | None,
+    foreign: Foreign,
     reactor: Any,
 ) -> Reloading:
     """
@@ -262,10 +293,12 @@ def _reloading(
     certificates = [listener.tls for listener in listening if listener.tls is not None]
     apply = [
         node.apply,
-        partial(add_identity_responder, node, tokens),
+        partial(add_identity_responder, node, tokens, logins),
         *(factory.apply for factory in factories),
         policies.look,
         records.reload,
+        objects.apply,
+        foreign.apply,
     ]
     renewed: list[Renewable] = [*certificates, tokens]
     if federation is not None:
@@ -331,8 +364,11 @@ def factories(
     websocket = Upgrade(upgraded)
     poll = PollResource(node, cork, reactor)
     sockets = SocketIOFactory(node, cork, reactor)
-    socket_io, messages = SocketIO(sockets), Messages(node, cork, reactor)
-    node.serve_relayed = RelayedRequests(node, {POLL: poll, MESSAGE: messages, SOCKET_IO: socket_io}).serve
+    socket_io, sending = SocketIO(sockets), RestSending(node, cork)
+    messages = Messages(node, sending, reactor)
+    resources = ResourceTree(node, sending, reactor)
+    relayed: dict[str, Resource] = {POLL: poll, MESSAGE: messages, RESOURCE: resources, SOCKET_IO: socket_io}
+    node.serve_relayed = RelayedRequests(node, relayed).serve
     paths: dict[str, IResource] = {
         "ws": websocket,
         "stub/connect": websocket,
@@ -340,6 +376,8 @@ def factories(
         "socket.io": socket_io,
         "message": messages,
         "message/openapi.json": OpenAPIResource(),
+        "resource": resources,
+        "events": Events(node, sending, cork, reactor),
         "live": LivenessResource(node),
         RECORDS: RecordsResource(node.known_records),
         WHERE: ProtocolStub(config, StubCatalogue(config)),
@@ -388,6 +426,7 @@ def _admin_resources(
         LinkCollector(links),
         ClusterCollector(lambda: node.cluster_status),
         OperatorCollector(operations),
+        StubCollector(lambda: node.stubs),
         facts=operations.inspector.facts,
     )
     health = HealthResource(node, reactor)
@@ -399,8 +438,7 @@ def _admin_resources(
             "api/v1": api,
             "api/v1/policy": PolicyAdmin(commands, admins, operations.trail.act),
             "api/v1/events": EventsResource(operations.live.streams, admit),
-            "api/v1/traces": TracesResource(operations.live.traces, admit, operations.trail.act),
-            "api/v1/backup": BackupResource(operations.backups, admins.admit, operations.trail.act),
+            "api/v1/traces": TracesResource(operations.live.traces, admit, api),
             "api/v1/links": LinksResource(node, admins, operations.trail.act),
             "api/v1/routes": RoutesResource(node, admins),
         },

@@ -15,7 +15,9 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.web.client import Agent
 
 from msgnode.backends.http_client import BackendClient
+from msgnode.backends.identity.logins import Logins
 from msgnode.backends.identity.responder import IdentityResponder
+from msgnode.backends.identity.token_requests import TokenRequests
 from msgnode.backends.identity.token_validator import Tokens
 from msgnode.backends.policy_repository import RepositorySource
 from msgnode.backends.qos_broker import NAME as QOS_BROKER
@@ -36,6 +38,7 @@ from msgnode.policy.enforcement.decision_log import DecisionLog
 from msgnode.protocol.address import Domain
 from msgnode.service.embedded_registry import DOMAIN_SOCKET, GLOBAL_SOCKET, Embedded, EmbeddedPaths, payer
 from msgnode.sessions.limits.disk_watermark import Watching, Watermark
+from msgnode.sessions.session import Session
 from msgnode.transport.endpoints import Dial
 
 
@@ -46,7 +49,8 @@ def add_registries(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) 
     config = node.config
     services: list[Service] = []
     place = EmbeddedPaths(config.state)
-    if "embedded" in (config.registry.url, config.global_registry.url):
+    urls = {"registry": config.registry.url, "global_registry": config.global_registry.url}
+    if "embedded" in {url for name, url in urls.items() if name not in config.connectors}:
         services.append(Embedded(place, node, reactor, run))
 
     def rest(options: Any, name: str, socket: str) -> BackendClient:
@@ -58,13 +62,13 @@ def add_registries(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) 
         node.components.call(made)
         return made
 
-    if config.registry.url != "none":
+    if config.registry.url != "none" and "registry" not in config.connectors:
         domain = rest(config.registry, "domain registry", DOMAIN_SOCKET)
         registry = add_domain_registry(node, domain)
         services.append(RegistryPoller(domain, registry.changed, config.registry.poll_seconds, reactor))
         if config.registry.disconnect:
             services.append(add_disconnector(node, registry, reactor))
-    if config.global_registry.url != "none":
+    if config.global_registry.url != "none" and "global_registry" not in config.connectors:
         add_global_registry(node, rest(config.global_registry, "global registry", GLOBAL_SOCKET), run)
     return services
 
@@ -130,7 +134,38 @@ def _part(host: str, options: IdentityProvider) -> str:
     return " introspection" if only_asked else " keys"
 
 
-def add_identity_responder(node: Node, tokens: Tokens) -> None:
+def make_logins(
+    node: Node, tokens: Tokens, clock: IReactorTime, run: Callable[..., Deferred[Any]] = maybeDeferred
+) -> Logins:
+    """
+    Returns the service that keeps what sessions are logged in with at their providers.
+    """
+    config, sessions = node.config, node.sessions
+    state = None if config.state == "none" else Path(config.state)
+    logins = node.logins = Logins(
+        config.identity,
+        tokens,
+        node.answer_late,
+        sessions.get,
+        sessions,
+        node.slices,
+        clock,
+        state,
+        run,
+        tokens.wall,
+    )
+    before = sessions.on_event
+
+    def on_event(event: str, session: Session) -> None:
+        before(event, session)
+        if session.ended or event == "moved":
+            logins.ended(session)
+
+    sessions.on_event = on_event
+    return logins
+
+
+def add_identity_responder(node: Node, tokens: Tokens, logins: Logins) -> None:
     """
     Add the responder that says whose token a token is, also without a configured provider.
 
@@ -139,7 +174,10 @@ def add_identity_responder(node: Node, tokens: Tokens) -> None:
     options = node.config.identity
     tokens.called = partial(add_back_end, node)
     tokens.apply()
-    node.offer("identity", IdentityResponder(options, node.config.domain, tokens))
+    logins.apply()
+    if "idm" not in node.config.connectors:
+        requests = TokenRequests(tokens, logins)
+        node.offer("identity", IdentityResponder(options, node.config.domain, tokens, requests))
     node.identity_expiry.review(node.sessions)
 
 
@@ -148,7 +186,7 @@ def add_qos_responder(node: Node, reactor: Any, dial: Dial | None = None) -> Non
     Add the responder of the QoS broker, if one is configured.
     """
     options = node.config.qos
-    if options.url:
+    if options.url and "qos" not in node.config.connectors:
         last_hop = options.connectivity
         connectivity = (
             BackendClient(last_hop, options, reactor, "connectivity service", dial=dial) if last_hop else None

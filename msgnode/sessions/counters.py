@@ -35,6 +35,8 @@ class Counters:
         self.refused: Counter[tuple[int, str]] = Counter()  # messages, by code and reason
         self.websocket_faults: Counter[str] = Counter()  # WebSocket protocol errors of clients, by kind
         self.sessions: dict[str, int] = {}  # session events, by name
+        self.resource_answers: Counter[tuple[str, str]] = Counter()  # REST, by method and class of status
+        self.event_streams: Counter[str] = Counter()  # event streams, by what happened to them
         self.handed_over = [0] * 65  # messages by the bit length of the microseconds they took
 
     def receive(self, size: int, connector: str) -> None:

@@ -185,6 +185,13 @@ class Mailbox:
         queued = self._queue.bytes if self._queue else 0
         return queued + self._behind.bytes if self._behind else queued
 
+    @property
+    def oldest_came(self) -> int:
+        """
+        When the oldest queued message came, in nanoseconds since 1970; 0 if that is not known.
+        """
+        return self._queue.oldest_came if self._queue else 0
+
     def queued_messages(self) -> list[QueuedMessage]:
         """
         The queued messages, oldest first within a priority.
@@ -215,7 +222,12 @@ class Mailbox:
                 queue = self._queue = host.make_queue()
             key = self.last_key = self.last_key + 1
         kept = QueuedMessage(
-            key, message.data, len(message.data), self._until(message), message.effective_priority
+            key,
+            message.data,
+            len(message.data),
+            self._until(message),
+            message.effective_priority,
+            came=message.received_at,
         )
         if host.copy_id is not None:
             kept.copy = host.copy_id(message)
@@ -329,14 +341,18 @@ class Mailbox:
         self.send_receipt(kept, code)
         self.journal.remove(self.sid, kept, missed=counted)
 
-    def purge(self, most: int) -> list[QueuedMessage]:
+    def purge(self, most: int, older: int = 0) -> list[QueuedMessage]:
         """
-        Drops at most so many queued messages, by the order of an operator, and returns them.
+        Drops at most so many queued messages, by the order of an operator, and returns them; with `older`
+        only those that came before this time, in nanoseconds since 1970.
         """
         gone: list[QueuedMessage] = []
         while self._queue and len(gone) < most:
-            gone.append(self._queue.shed())
-            self.drop(gone[-1], 503)
+            kept = self._queue.pop_older(older) if older else self._queue.shed()
+            if kept is None:
+                break
+            gone.append(kept)
+            self.drop(kept, 503)
         return gone
 
     # -- all messages ---------------------------------------------------------------
@@ -593,9 +609,15 @@ class Mailbox:
             for other in self._queue.put(kept):
                 self._host.counts.overflowed += 1
                 self.drop(other, 503)
+            self._expire_in_time(kept)  # what is behind others does not expire
 
     def adopt_late(
-        self, data: bytes, until: float, priority: int, copy: tuple[bytes, int] | None = None
+        self,
+        data: bytes,
+        until: float,
+        priority: int,
+        copy: tuple[bytes, int] | None = None,
+        asker: int = 0,
     ) -> QueuedMessage:
         """
         Puts in a message that was sent to the session at the other node after it had left there: it comes
@@ -603,7 +625,7 @@ class Mailbox:
         """
         self._has_late = True
         self._late_key += 1
-        kept = QueuedMessage(self._late_key, data, len(data), until, priority, copy=copy)
+        kept = QueuedMessage(self._late_key, data, len(data), until, priority, asker, copy=copy)
         if self._behind is None:
             self._behind = self._host.make_queue()
         self._requeue(kept, self._behind)
@@ -636,21 +658,23 @@ class Mailbox:
         priority: int,
         number: int = 0,
         copy: tuple[bytes, int] | None = None,
+        asker: int = 0,
     ) -> None:
         """
         Puts in a message that waited at another node; `number` if it was sent there. Those that were sent
         come first, in the order of their numbers. One that follows late messages stays behind them.
         """
         if self._has_late and self._behind_key and not number:
-            self.adopt_late(data, until, priority, copy)
+            self.adopt_late(data, until, priority, copy, asker)
             return
         self.last_key += 1
-        kept = QueuedMessage(self.last_key, data, len(data), until, priority, copy=copy)
+        kept = QueuedMessage(self.last_key, data, len(data), until, priority, asker, copy=copy)
         if number and self.outbox is not None:
             self.journal.append(self.sid, kept, number)
             self.outbox.restore_sent(kept, number)
         else:
             self._requeue(kept)
+            self._expire_in_time(kept)
 
     def hand_over(self, key: int) -> None:
         """

@@ -43,14 +43,20 @@ class Payload(bytes):
     holders = 0
 
 
+# The asker of a message that came with its session from another node: wherever its session is now, it gets an
+# answer if the message is never delivered. The other node has sent the receipt.
+ANY_NODE = (1 << 64) - 1
+
+
 class QueuedMessage(Struct, gc=False):
     """
     An undelivered message of a session.
 
     `key` rises within the session, in the order of arrival. `data` is None once the message is on disk only,
     at `place` (0: nowhere). `until` is its expiry time, by the node's clock. `asker` is the sid of the
-    session that asked for a receipt, or 0. `share` is charged for it until it is delivered. `copy` is the id
-    of all copies of the message, if other nodes may have one.
+    session that asked for a receipt or waits for an answer, 0, or ANY_NODE. `share` is charged for it until
+    it is delivered. `copy` is the id of all copies of the message, if other nodes may have one. `came` is
+    when it came, in nanoseconds since 1970, 0 if that was before a restart or at another node.
     """
 
     key: int
@@ -62,6 +68,7 @@ class QueuedMessage(Struct, gc=False):
     place: int = 0
     share: Share | None = None
     copy: tuple[bytes, int] | None = None
+    came: int = 0
 
 
 class QueueTotals:
@@ -123,6 +130,22 @@ class MessageQueue:
         Removes the oldest message of the lowest priority.
         """
         return self._remove(min(self._queues))
+
+    @property
+    def oldest_came(self) -> int:
+        """
+        When the oldest message came; 0 if that is not known, or there is none.
+        """
+        return min((queue[0].came for queue in self._queues.values()), default=0)
+
+    def pop_older(self, than: int) -> QueuedMessage | None:
+        """
+        Removes a message that came before this time, or it is not known when; None if there is none.
+        """
+        for priority, queue in self._queues.items():
+            if queue[0].came < than:
+                return self._remove(priority)
+        return None
 
     def pop(self) -> QueuedMessage | None:
         """

@@ -22,6 +22,8 @@ from msgnode.sessions.persistence import SessionMove
 from msgnode.sessions.principal import Principal
 from msgnode.sessions.queue import QueuedMessage
 
+HOUR_SECONDS = 3600.0
+
 
 def hashed(token: str) -> bytes:
     return sha256(token.encode()).digest()
@@ -149,6 +151,9 @@ class Session:
         "account",
         "anonymous",
         "as_tuple",
+        "attachments",
+        "attachments_before",
+        "attachments_hour",
         "bindings",
         "children",
         "connection",
@@ -208,6 +213,8 @@ class Session:
         self.expiry: IDelayedCall | None = None
         self.successor: Session | None = None
         self.since = 0.0  # when its connection was opened or lost, by the node's clock
+        # Connections that were attached in this hour of the node's clock, and in the hour before it.
+        self.attachments = self.attachments_before = self.attachments_hour = 0
         self.opened_at = 0.0  # seconds since 1970; 0 if that was before a restart
         self.in_messages = self.in_bytes = self.out_messages = self.out_bytes = 0
         self.last_in = 0  # when its last message came, in nanoseconds since 1970
@@ -267,6 +274,28 @@ class Session:
             outbox.redelivery_incomplete = False
         self._set_ready(None)
         self.connection = connection
+
+    def count_attachment(self, now: float) -> None:
+        """
+        Counts a connection that was attached, for `reconnects`.
+        """
+        hour = int(now // HOUR_SECONDS)
+        if hour != self.attachments_hour:
+            self.attachments_before = self.attachments if hour == self.attachments_hour + 1 else 0
+            self.attachments, self.attachments_hour = 0, hour
+        self.attachments += 1
+
+    def reconnects(self, now: float, is_new: bool) -> int:
+        """
+        About how often the client came back in the last hour, as if the hour before had been even; `is_new`:
+        the first connection of the session was in this time.
+        """
+        hour, part = divmod(now, HOUR_SECONDS)
+        behind = int(hour) - self.attachments_hour
+        recent = self.attachments if behind == 0 else 0
+        before = self.attachments_before if behind == 0 else self.attachments if behind == 1 else 0
+        found = recent + round(before * (1 - part / HOUR_SECONDS))
+        return max(0, found - is_new)
 
     def detach(self) -> None:
         """

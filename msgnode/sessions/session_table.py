@@ -395,6 +395,7 @@ class Sessions(Service):
         self.attached[connection.connector] += 1
         if older is not connection:
             session.since = self.now()
+            session.count_attachment(session.since)
             self._note("attached", session, connection)
             if older is None:
                 self._session_store.disconnected(session, None)

@@ -71,6 +71,12 @@ class FairTable(Generic[K, V]):
     def items(self) -> Iterator[tuple[K, V]]:
         return ((key, value[0]) for key, value in self._values.items())
 
+    def of(self, group: Hashable, member: Hashable) -> list[tuple[K, V]]:
+        """
+        The values of a member with their keys, oldest first.
+        """
+        return [(key, self._values[key][0]) for key in self._queues.get((group, member), ())]
+
     @property
     def oldest(self) -> tuple[K, V]:
         key, value = next(iter(self._values.items()))

@@ -20,6 +20,11 @@ class PermitLine(NamedTuple):
     after_id: bytes = b""
 
 
+# Records of the journal of objects, the number, version and length of each, and the time of the last one in
+# microseconds since 1970.
+KeptTaker = Callable[[bytes, list[tuple[int, int, int]], int], object]
+
+
 class FlowTerms(NamedTuple):
     """
     The terms on which the messages of a flow are carried.
@@ -27,7 +32,8 @@ class FlowTerms(NamedTuple):
     Messages with a body key of `refused` are Python's. `member` is put first into the body. Each message
     draws from the `buckets`, is counted by the `tallies`, and uses up `samples` of the decision log's sample:
     `permit_line` is written about those that are due; None: they are Python's.
-    `counted`: the inbox of the sender's session counts them.
+    `counted`: the inbox of the sender's session counts them. `kept`: the number of the object that gives each
+    a version.
     """
 
     refused: tuple[str, ...] = ()
@@ -37,6 +43,7 @@ class FlowTerms(NamedTuple):
     samples: int = 0
     counted: bool = False
     permit_line: PermitLine | None = None
+    kept: int | None = None
 
 
 PLAIN = FlowTerms()
@@ -148,6 +155,31 @@ class DataPlane:
     def forget_response(self, address: str, id: int | str) -> None:
         """
         The connector waits no longer.
+        """
+
+    # -- kept objects: never asked in Python alone -------------------------------------
+
+    def keep(self, taker: KeptTaker) -> None:
+        """
+        Give this the records of kept objects whose messages are carried; forget all of before.
+        """
+
+    @property
+    def keeps_objects(self) -> bool:
+        """
+        Can it carry messages of kept objects?
+        """
+        return False
+
+    def add_kept(self, address: str) -> int:
+        """
+        One more object whose messages are kept; its number.
+        """
+        return 0
+
+    def set_version(self, object: int, version: int, micros: int) -> None:
+        """
+        Python has given this version of a kept object, at that time in microseconds since 1970.
         """
 
     # -- rate limits, by the plane's own clock: never asked in Python alone, which has buckets of its own --

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.transport.cork import Cork
-from msgnode.transport.data_plane import PLAIN, DataPlane, FlowTerms
+from msgnode.transport.data_plane import PLAIN, DataPlane, FlowTerms, KeptTaker
 from msgnode.transport.native_ports import DecryptedPort, Framing, Port, PortOutlet, is_decrypting
 
 log = Logger()
@@ -68,6 +68,7 @@ class NativePlane(DataPlane):
         self._cork: Cork | None = None
         self._counts: Counts | None = None
         self._journal: Journal | None = None
+        self._take_kept: KeptTaker = lambda records, entries, micros: None
         self._carried = 0
         self._punted: Counter[str] = Counter()
         self._ports: dict[Any, Port] = {}
@@ -161,7 +162,10 @@ class NativePlane(DataPlane):
         line: tuple[str, str, str, str] | None,
         terms: FlowTerms = PLAIN,
     ) -> None:
-        self.poller.install(port, from_, to, type_, recipients, line=line, **terms._asdict())
+        given = terms._asdict()
+        if terms.kept is None:
+            del given["kept"]  # which an older build does not know
+        self.poller.install(port, from_, to, type_, recipients, line=line, **given)
 
     def has_flow(self, port: int, from_: str, to: str, type_: str) -> bool:
         found: bool = self.poller.has_flow(port, from_, to, type_)
@@ -181,6 +185,24 @@ class NativePlane(DataPlane):
 
     def forget_response(self, address: str, id: int | str) -> None:
         self.poller.forget_response(address, id)
+
+    # -- kept objects ------------------------------------------------------------------
+
+    def keep(self, taker: KeptTaker) -> None:
+        self._take_kept = taker
+        if hasattr(self.poller, "forget_kept"):
+            self.poller.forget_kept()
+
+    def add_kept(self, address: str) -> int:
+        number: int = self.poller.add_kept(address)
+        return number
+
+    def set_version(self, object: int, version: int, micros: int) -> None:
+        self.poller.set_version(object, version, micros)
+
+    @property
+    def keeps_objects(self) -> bool:
+        return hasattr(self.poller, "forget_kept")  # absent from an older build
 
     # -- rate limits -----------------------------------------------------------------
 
@@ -327,6 +349,12 @@ class NativePlane(DataPlane):
         """
         assert self._journal is not None
         self._journal.append_carried(records, live)
+
+    def keep_records(self, records: bytes, entries: list[tuple[int, int, int]], micros: int) -> None:
+        """
+        Give the journal of objects the records of messages that were carried.
+        """
+        self._take_kept(records, entries, micros)
 
     @staticmethod
     def _failed(why: BaseException) -> None:

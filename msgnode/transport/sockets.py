@@ -1,11 +1,15 @@
 """
-Sockets of client connections: keepalive, read size, bearer tokens, and the name in a client certificate.
+Sockets of client connections: keepalive, read size, bearer tokens, the name in a client certificate, and the
+figures that the kernel has.
 """
 
 import socket
+import struct
 from base64 import urlsafe_b64decode
 from collections.abc import Iterable
 from contextlib import suppress
+from fcntl import ioctl
+from termios import TIOCOUTQ
 from typing import Any
 
 from cryptography import x509
@@ -26,6 +30,9 @@ KEEPALIVE = (
     ("TCP_KEEPCNT", 4),
     ("TCP_USER_TIMEOUT", 120_000),
 )
+
+MAX_WRAPPED = 3  # transports around a socket: TLS is one
+RTT_AT = 68  # of tcpi_rtt in struct tcp_info, in microseconds
 
 
 def limit_read_size(transport: Any) -> None:
@@ -149,3 +156,48 @@ def name_of(certificate: x509.Certificate) -> str:
     common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     names += [str(name.value) for name in common]
     return next((name for name in names if name), "")
+
+
+# -- figures of a connection, as the kernel has them ----------------------------------------
+
+
+def rtt_ms(connection: Any) -> float | None:
+    """
+    The round trip of a TCP connection in milliseconds; that of a proxy's, if it came through one.
+    """
+    found = _socket(connection)
+    option = getattr(socket, "TCP_INFO", None)
+    if found is None or option is None or found.family not in (socket.AF_INET, socket.AF_INET6):
+        return None
+    try:
+        data = found.getsockopt(socket.IPPROTO_TCP, option, RTT_AT + 4)
+    except OSError:
+        return None
+    if len(data) < RTT_AT + 4:
+        return None
+    micros: int = struct.unpack_from("=I", data, RTT_AT)[0]
+    return round(micros / 1000, 3)
+
+
+def unsent_bytes(connection: Any) -> int | None:
+    """
+    The bytes that the kernel keeps for a client, because it has not acknowledged them.
+    """
+    found = _socket(connection)
+    if found is None:
+        return None
+    try:
+        size: int = struct.unpack("=i", ioctl(found.fileno(), TIOCOUTQ, b"\0" * 4))[0]
+    except (OSError, ValueError):
+        return None
+    return size
+
+
+def _socket(connection: Any) -> socket.socket | None:
+    transport = getattr(connection, "transport", None)
+    for _ in range(MAX_WRAPPED):
+        handle = getattr(transport, "getHandle", lambda: None)()
+        if isinstance(handle, socket.socket):
+            return handle
+        transport = getattr(transport, "transport", None)
+    return None

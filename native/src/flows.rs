@@ -28,9 +28,10 @@ impl Plane {
     /// "assertedIdentity", "identity"; with any, a key that is spelt in escapes is refused, too.  `member` is
     /// put first into the body.  `buckets` are drawn from, `tallies` counted, and the decision log's sample
     /// is asked `samples` times.  `permit_line`: what is written about each that it takes; None: Python does.
+    /// `kept`: the number of the object that gives it a version.
     #[pyo3(signature = (port, from_, to, type_, recipients, *, line = None, counted = false,
                         refused = Vec::new(), member = None, buckets = Vec::new(), tallies = Vec::new(),
-                        samples = 0, permit_line = None))]
+                        samples = 0, permit_line = None, kept = None))]
     #[allow(clippy::too_many_arguments)] // they are keywords in Python
     fn install(
         &self,
@@ -47,6 +48,7 @@ impl Plane {
         tallies: Vec<u32>,
         samples: u8,
         permit_line: Option<Parts>,
+        kept: Option<u32>,
     ) -> PyResult<bool> {
         let line = line.map(|(node, session, connector, peer)| {
             LineTemplate::new(&LineTexts {
@@ -73,8 +75,26 @@ impl Plane {
             tallies: tallies.into(),
             samples,
             permit_line: permit_line.map(|(time, id, rest)| PermitLine::new(&time, &id, &rest)),
+            kept,
         };
         Ok(self.state().core.install(port, flow))
+    }
+
+    /// One more object whose messages are kept; its number.
+    fn add_kept(&self, address: &str) -> u32 {
+        self.state().core.kept.add(address.as_bytes())
+    }
+
+    /// Python has given this version of a kept object, at that time in microseconds.
+    fn set_version(&self, object: u32, version: u64, micros: u64) {
+        self.state().core.kept.set_version(object, version, micros);
+    }
+
+    /// Forget all kept objects, and all decisions.
+    fn forget_kept(&self) {
+        let state = &mut *self.state();
+        state.core.change_all();
+        state.core.kept.clear();
     }
 
     /// Is a flow remembered for such messages of the port, and would it still be followed?

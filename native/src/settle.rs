@@ -37,10 +37,14 @@ impl Plane {
     /// Let the outboxes know what was carried for them, before anything else happens to them.
     #[inline]
     pub fn sync(&self, py: Python<'_>) -> PyResult<()> {
-        if self.state().core.owing.is_empty() && self.state().core.journal.is_empty() {
+        if self.state().core.owing.is_empty()
+            && self.state().core.journal.is_empty()
+            && self.state().core.kept.is_empty()
+        {
             return Ok(());
         }
         self.cork_in(py)?;
+        self.write_kept(py)?;
         for (key, owner, heard) in self.take_heard(py) {
             if let Err(why) = owner.call_method1(py, intern!(py, "heard"), (heard,)) {
                 self.failed(py, why);
@@ -48,6 +52,23 @@ impl Plane {
             }
         }
         self.write_journal(py)
+    }
+
+    /// Give Python the records of what was carried of kept objects.
+    fn write_kept(&self, py: Python<'_>) -> PyResult<()> {
+        if self.state().core.kept.is_empty() {
+            return Ok(());
+        }
+        let (records, entries, micros) = self.state().core.kept.take();
+        let Some(ledger) = self.hook(py, |hooks| &hooks.ledger) else { return Ok(()) };
+        if let Err(why) = ledger.call_method1(
+            py,
+            intern!(py, "keep_records"),
+            (PyBytes::new(py, &records), entries, micros),
+        ) {
+            self.failed(py, why);
+        }
+        Ok(())
     }
 
     fn take_heard(&self, py: Python<'_>) -> Vec<(Key, Py<PyAny>, u64)> {

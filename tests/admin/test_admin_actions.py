@@ -16,6 +16,7 @@ from msgnode.admin.node_facts import NodeFacts
 from msgnode.config.reload import Reloading
 from msgnode.config.schema import ConfigError
 from msgnode.storage.audit_log import mistakes
+from msgnode.structures.log_levels import LogLevels
 from tests.sessions.access.test_bans import Peer
 from tests.support.admin_case import REASON, A, AdminCase, B, C, url
 from tests.support.http_client import HTTPClient, Response
@@ -273,6 +274,25 @@ class SessionTests(AdminCase):
         self.assertEqual(3, found["details"]["messages"])
         self.assertEqual(0, self.get(f"sessions/{url(B)}")["session"]["waiting"])
 
+    def test_a_purge_may_drop_old_messages_only(self) -> None:
+        """
+        Those that wait for longer than a time; the others stay in their order.
+        """
+        self.browser.drop()
+        for number in range(4):
+            message = {"id": number, "type": "update", "from": A, "to": B, "body": {}}
+            self.device.send(dumps(message))
+        for number, kept in enumerate(self.node.sessions.get(B).mailbox.queued_messages()):
+            kept.came = int((self.net.wall() - (3600 if number < 2 else 60)) * 1e9)
+
+        found = self.act(f"sessions/{url(B)}/purge", older_than_s=1800)
+
+        self.assertEqual(2, found["details"]["messages"])
+        self.browser.come_back()
+        self.assertEqual([2, 3], [each["id"] for each in self.browser.take() if each["type"] == "update"])
+        answer = self.request("POST", f"sessions/{url(B)}/purge", {"reason": REASON, "older_than_s": -1})
+        self.assertRefused(answer, 400, "older_than_s")
+
     def test_a_void_token_brings_no_client_back(self) -> None:
         """
         Who comes back with it is given a new session token, as a stranger is.
@@ -511,6 +531,24 @@ class NodeTests(AdminCase):
 
         self.assertEqual("changed: no key", self.act("reload")["details"]["text"])
 
+    def test_the_level_of_a_namespace_is_changed_for_a_while(self) -> None:
+        """
+        A second change replaces the first one with its end; both are listed, and what is wrong is told.
+        """
+        levels = self.net.facts.log_levels = LogLevels("warn")
+        for level, seconds in (("debug", 30), ("error", 90)):
+            self.act("log-level", namespace="msgnode.links", level=level, seconds=seconds)
+        self.net.advance(60)
+
+        found = self.get("log-level")
+        self.assertEqual("warn", found["level"])
+        self.assertEqual(["error"], [row["level"] for row in found["namespaces"]])
+        self.net.advance(60)
+        self.assertEqual(([], "warn"), (self.get("log-level")["namespaces"], levels.of("msgnode.links")))
+        for wrong in ({"level": "loud"}, {"seconds": 0}, {"seconds": 90_000}, {"namespace": "a\nb"}):
+            body = {"namespace": "msgnode", "level": "info", "reason": REASON, **wrong}
+            self.assertRefused(self.request("POST", "log-level", body), 400, next(iter(wrong)))
+
     def test_a_probe_says_what_would_become_of_a_message(self) -> None:
         """
         Nothing is sent.
@@ -544,6 +582,7 @@ class AuditTests(AdminCase):
         facts: NodeFacts = self.net.operations.inspector.facts
         config = self.node.config
         facts.reloading = Reloading(config, lambda: config, [], [], lambda act: act(), self.net.wall)
+        facts.log_levels = LogLevels()
         limit = {"kind": "session", "value": A, "rate_messages": 5}
         ban = {"kind": "runtime", "value": C, "seconds": 60}
         acts: list[tuple[str, str, dict[str, Any]]] = [
@@ -560,6 +599,8 @@ class AuditTests(AdminCase):
             ("POST", "drain", {"seconds": 0}),
             ("POST", "undrain", {}),
             ("POST", "reload", {}),
+            ("POST", "traces", {"session": A}),
+            ("POST", "log-level", {"namespace": "msgnode", "level": "warn"}),
         ]
         for number, (method, path, body) in enumerate(acts):
             reason = f"reason {number}"

@@ -6,6 +6,7 @@ import json
 
 from msgnode.admin.reads.config_report import without_secrets
 from msgnode.admin.reads.session_list import KEYS
+from msgnode.sessions.principal import Principal
 from tests.support.admin_case import A, AdminCase, B, C, url
 from tests.support.poll_runtime import PollRuntime
 from tests.support.runtimes import WebSocketRuntime, dumps
@@ -61,6 +62,47 @@ class SessionTests(AdminCase):
             found = self.get(f"sessions?{query}")
             self.assertEqual(expected, [row["runtime"] for row in found["sessions"]], query)
             self.assertEqual(len(expected), found["matched"], query)
+
+    def test_flapping_anonymous_and_old_clients_are_found(self) -> None:
+        """
+        By how often they came back in an hour, by their program, and by what they showed.
+        """
+        for _ in range(3):
+            self.browser.drop()
+            self.browser.come_back()
+
+        def found(query: str) -> list[str]:
+            return [row["runtime"] for row in self.get(f"sessions?{query}")["sessions"]]
+
+        self.assertEqual([B], found("min_reconnects=3&sort=-reconnects_1h"))
+        self.assertEqual([], found("min_reconnects=4"))
+        self.assertEqual(3, self.get(f"sessions/{url(B)}")["session"]["reconnects_1h"])
+        self.net.clock.advance(2 * 3600)
+        self.assertEqual(0, self.get(f"sessions/{url(B)}")["session"]["reconnects_1h"])
+
+        self.node.sessions.get(B).connection.user_agent = "stub/0.9"
+        self.assertEqual([B], found("user_agent=STUB/0"))
+        self.node.sessions.get(A).anonymous = True
+        self.assertEqual([A], found("anonymous=true"))
+        self.assertEqual([B], found("anonymous=false"))
+        until = self.net.wall() + 600
+        self.node.sessions.get(A).proof = Principal("user://example.org/a", until=until)
+        self.assertEqual([A], found("token_ends_in=700"))
+        self.assertEqual([], found("token_ends_in=500"))
+
+    def test_messages_that_wait_have_an_age(self) -> None:
+        """
+        The oldest one in the list, each one on the session's own report.
+        """
+        self.browser.drop()
+        self.device.send(dumps({"id": 1, "type": "update", "from": A, "to": B, "body": {}}))
+        self.node.sessions.get(B).mailbox.queued_messages()[0].came = int((self.net.wall() - 60) * 1e9)
+
+        [first, _] = self.get("sessions?sort=-oldest_waiting_s")["sessions"]
+        self.assertEqual(B, first["runtime"])
+        self.assertGreaterEqual(first["oldest_waiting_s"], 59)
+        [kept] = self.get(f"sessions/{url(B)}")["queue"]
+        self.assertGreaterEqual(kept["age_s"], 59)
 
     def test_sessions_are_sorted_by_each_key_in_pages(self) -> None:
         """

@@ -34,13 +34,19 @@ class BackupCommandTests(SynchronousTestCase):
 
     def run_(self, *options: str) -> Result:
         line = ["admin", "backup", "--state", str(self.state), *options]
+        if "--list" not in options:
+            line += ["--reason", "before the upgrade"]
         return CliRunner().invoke(main, line, obj=self.http)
 
     def test_makes_a_backup_and_lists_it(self) -> None:
         """
         The path is printed, and the backup is complete then.
         """
-        done = self.run_("--reason", "before the upgrade")
+        tried = self.run_("--dry-run")
+        self.assertEqual((0, False), (tried.exit_code, (self.state / "backups").exists()), tried.output)
+        self.assertIn(str(self.state / "backups"), tried.output)
+
+        done = self.run_()
 
         listed = json.loads(self.run_("--list", "--json").output)["backups"]
         self.assertEqual(0, done.exit_code, done.output)
@@ -64,9 +70,9 @@ class BackupCommandTests(SynchronousTestCase):
         """
         (self.state / "admin-token").write_text("mna_x viewer operator\n")
 
-        done = self.run_("--json")
-
-        self.assertEqual((1, 403), (done.exit_code, json.loads(done.output)["code"]))
+        for words in ((), ("--list",)):
+            done = self.run_("--json", *words)
+            self.assertEqual((1, 403), (done.exit_code, json.loads(done.output)["code"]))
         self.assertFalse((self.state / "backups").exists())
 
 

@@ -172,7 +172,7 @@ class LinkMetricsTests(SynchronousTestCase):
         without other domains has no peers there.
         """
         operations = self.net.node.link_operations = MemoryOperations()
-        operations.add_stranger(self.net.node.config.domain, LinkStatus(domain="own"))
+        operations.add_peer(self.net.node.config.domain, LinkStatus(domain="own"))
         alone = self.get("/live").json()
         operations.add_stranger("x.example", LinkStatus(domain="x.example"))
 

@@ -2,12 +2,14 @@
 Messages between clients of one domain that are at different nodes.
 """
 
+import json
 from typing import Any
 
 import pytest
 
 from msgnode.links.stream.streams import STALE, Envelope
 from msgnode.protocol.close_codes import SUPERSEDED
+from msgnode.sessions.queue import ANY_NODE
 from tests.support.cluster_nodes import DOMAIN, ClusterNode, MemoryCluster
 from tests.support.fakes import Client
 from tests.support.policy_case import rule
@@ -465,3 +467,24 @@ def test_answer_of_a_node_follows_a_session_that_has_moved(cluster: MemoryCluste
     cluster.flow()
 
     assert [(6, 404)] == [(message["id"], message["body"]["code"]) for message in ann.take()]
+
+
+@pytest.mark.parametrize("at", ["n1", "n2", "n3"])
+def test_request_that_moved_with_its_recipient_is_answered_where_its_sender_is(
+    cluster: MemoryCluster, at: str
+) -> None:
+    """
+    A request that came to a node with the session that it is for, and expires there, is answered at whichever
+    node its sender is.
+    """
+    ann, bob = cluster[at].bare("ann"), cluster["n2"].bare("bob")
+    bob.drop()
+    session = cluster["n2"].node.sessions.get(bob.runtime)
+    request = {"id": 8, "type": "read", "from": ann.runtime, "to": f"{bob.runtime}/x", "body": {}}
+    now = cluster["n2"].node.sessions.now()
+
+    session.mailbox.adopt(json.dumps(request).encode(), now + 5, 5, asker=ANY_NODE)
+    cluster.clock.advance(6)
+    cluster.flow()
+
+    assert [(8, 404, "stale")] == [(m["id"], m["body"]["code"], m["body"]["reason"]) for m in ann.take()]

@@ -16,11 +16,15 @@ from msgnode.admin.health import EventLoopLag
 from msgnode.admin.link_metrics import COUNTS, GAUGES, OWN_GAUGES, TOTALS
 from msgnode.admin.links_api import ORDERS
 from msgnode.admin.metrics import Metrics
+from msgnode.admin.stubs.stub_metrics import METRICS as STUB_METRICS
 from msgnode.cli.contexts import Contexts
 from msgnode.config.federation import Peer
+from msgnode.config.foreign import ForeignStub
 from msgnode.config.loader import check
 from msgnode.config.schema import Config, ConfigError, Listen, PoolAddresses
 from msgnode.connectors.node_websocket import UNSUPPORTED
+from msgnode.foreign.stub_record import EVENTS
+from msgnode.foreign.stub_record import STATES as STATES_OF_STUBS
 from msgnode.links.operations import AdminState, LinkState
 from msgnode.mining.mined.slo_file import parse_slos
 from msgnode.protocol import close_codes
@@ -50,6 +54,8 @@ EVERYWHERE = [
     "docs/mining.md",
 ]
 EVERYWHERE += ["docs/backends.md", "docs/federation.md", "docs/records.md", "docs/cluster.md"]
+EVERYWHERE += ["docs/foreign-domains.md"]
+EVERYWHERE += ["docs/objects.md"]
 CONFIG = (TOP / "etc/msgnode.toml").read_text("utf-8")
 OPERATIONS = (TOP / "docs/operations.md").read_text("utf-8")
 # Their defaults depend on the machine, or stand for a listener.
@@ -87,7 +93,7 @@ def flat(table, prefix=""):
     """
     found = {}
     for key, value in table.items():
-        if isinstance(value, dict) and key not in ("pools", "listen"):
+        if isinstance(value, dict) and key not in ("pools", "listen", "connectors"):
             found.update(flat(value, f"{key}."))
         else:
             found[prefix + key] = value
@@ -220,6 +226,7 @@ def test_example_configuration_is_complete():
     assert defaults(Config).keys() == flat(table).keys()
     assert set(Listen.__struct_fields__) == {key for listen in table["listen"] for key in listen}
     assert set(Peer.__struct_fields__) == {key for peer in table["peer"] for key in peer}
+    assert set(ForeignStub.__struct_fields__) == {key for stub in table["foreign"]["stub"] for key in stub}
     assert set(PoolAddresses.__struct_fields__) == {key for pool in table["pools"].values() for key in pool}
     assert all(pool.all_addresses() for pool in config.pools.values())
 
@@ -294,6 +301,21 @@ def test_operations_names_every_metric_of_a_cluster():
 
     assert known == found
     assert all(f"`{state}`" in documented[1][2] for state in STATES)
+
+
+def test_operations_names_every_metric_of_foreign_stubs():
+    """
+    docs/operations.md explains every metric that a node with foreign stubs has in addition, and every event.
+    """
+    documented = rows("docs/operations.md", "## Monitoring of foreign stubs")
+    known = [(f"msgnode_{row[0]}", row[1], *(f"`{label}`" for label in row[2])) for row in STUB_METRICS]
+
+    found = [(cells[0].strip("`"), *cells[1].split(", ")) for cells in documented]
+
+    assert known == found
+    assert [] == [event for event in EVENTS if f"`{event}`" not in documented[-1][2]]
+    states = [cells[0].strip("`") for cells in rows("docs/foreign-domains.md", "## For operators")]
+    assert list(STATES_OF_STUBS) == states
 
 
 def test_admin_names_every_endpoint_and_every_verb():

@@ -203,6 +203,8 @@ def test_trace_shows_the_steps_of_a_message(visitor, troubles):
     visitor.go(f"/trace?key=session&value={quote(BOB, safe='')}")
     visitor.page.run("document.querySelector('[name=reason]').value = 'it is a test'")
     visitor.page.run("document.querySelector('main form button').click()")
+    visitor.page.until("document.querySelector('.result button.danger') !== null")
+    visitor.page.run("document.querySelector('.result button.danger').click()")
     visitor.page.until("document.querySelector('.result a') !== null")
     troubles.ann.send(update(4711, ANN, BOB))
     visitor.go(visitor.page.run("document.querySelector('.result a').getAttribute('href')"))

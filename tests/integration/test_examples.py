@@ -93,6 +93,34 @@ def test_thermometer() -> None:
     assert shown and points
 
 
+def test_board_as_it_was() -> None:
+    """
+    The slider shows the board as it was; a page that was away gets what it missed, and goes on.
+    """
+    with example("history") as page:
+        page.ask(
+            "Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=1, mobile=True
+        )
+        page.until(
+            "document.querySelector('input').max > 3 && document.querySelectorAll('svg g').length === 4"
+        )
+        page.run("document.querySelector('input').value = 1; document.querySelector('input').oninput()")
+        page.until("/^1 of /.test(document.querySelector('output').textContent)")
+        before = page.run("document.querySelector('svg').innerHTML")
+        page.run("document.querySelector('#away').click()")
+        page.until("document.querySelector('#away').textContent === 'Come back'")
+        assert page.run("document.querySelector('svg').innerHTML") == before
+        page.until("new Promise((resolve) => setTimeout(resolve, 1500, true))")
+
+        page.run("document.querySelector('#away').click()")
+        told = page.until("/^Back: (\\d+)/.exec(document.querySelector('#told').textContent)?.[1]")
+        versions = page.run("[...document.querySelectorAll('li')].map((line) => parseInt(line.textContent))")
+
+        assert int(told) >= 2
+        assert versions == list(range(versions[0], 0, -1))
+        assert page.run("document.documentElement.scrollWidth") <= 360
+
+
 def test_a_request_that_does_not_fit_its_record_is_refused_on_the_page_with_the_slot() -> None:
     """
     The thermometer answers a request that fits; the page marks the slot of one that does not, and says why.

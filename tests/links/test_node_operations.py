@@ -42,6 +42,7 @@ class Operated:
             none,
             self.net.clock.seconds,
             lambda: None,
+            own="a.example",
         )
 
     def undelivered(self, domain: str) -> int:
@@ -89,6 +90,21 @@ def test_a_drained_domain_sends_and_is_answered():
 
     assert made.a.payloads == [b"from there"]
     assert made.a.reasons(receipt) == ["acknowledged"]
+
+
+@pytest.mark.parametrize("order", ["ban", "pause", "drain"])
+def test_own_domain_is_not_cut_off(order):
+    """
+    An order that would cut this node off from the others of its domain is refused.
+    """
+    made = Operated()
+    StreamNode(made.net, "mn://a.example/2")
+    made.a.send("mn://a.example/2", b"1")
+
+    with pytest.raises(Rejected, match=r"a\.example is this node's own domain") as refused:
+        getattr(made.operations, order)("a.example")
+
+    assert refused.value.code == 400
 
 
 def test_resume_ends_a_drain():

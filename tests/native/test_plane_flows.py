@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from msgnode.storage.json_lines import MAX_HELD
+from msgnode.storage.objects.records import ENTRY, FRAME, MAGIC, Found, scan, unpacked
 
 native = pytest.importorskip("msgnode_native", reason="msgnode_native is not built")
 
@@ -42,6 +43,7 @@ class Ledger:
     def __init__(self) -> None:
         self.records = b""
         self.live = 0
+        self.kept: list[tuple[bytes, list[tuple[int, int, int]], int]] = []
 
     def begin(self) -> int:
         return len(self.records)
@@ -49,6 +51,9 @@ class Ledger:
     def append(self, records: bytes, live: int) -> None:
         self.records += records
         self.live += live
+
+    def keep_records(self, records: bytes, entries: list[tuple[int, int, int]], micros: int) -> None:
+        self.kept.append((records, entries, micros))
 
 
 class Owner:
@@ -748,3 +753,53 @@ def test_knows_which_flow_it_follows(world: World):
     world.plane.remove_bucket(bucket)
 
     assert not world.plane.has_flow(*asked)
+
+
+def test_gives_versions_to_the_messages_of_a_kept_object(world: World):
+    """
+    The messages of a kept object have its versions, which go on where Python has left off; their records are
+    those of the journal, and Python has them before a message leaves or is its own.
+    """
+    number = world.plane.add_kept("comm://localhost/1")
+    world.install(kept=number)
+    world.plane.set_version(number, 41, 1000)
+
+    world.send(update(1), update(2), update(3, ttl=2))
+
+    versioned = [update(1)[:-1] + b',"version":42}', update(2)[:-1] + b',"version":43}']
+    assert world.bob.sent == b"\n".join(versioned) + b"\n"
+    assert world.ann.messages == [update(3, ttl=2)]
+    [(records, entries, micros)] = world.ledger.kept
+    found = [
+        unpacked(records[each.offset + FRAME.size :][: each.length - FRAME.size]) for each in scanned(records)
+    ]
+    assert [(each.kind, each.version, each.address, each.data) for each in found] == [
+        (ENTRY, 42, "comm://localhost/1", versioned[0]),
+        (ENTRY, 43, "comm://localhost/1", versioned[1]),
+    ]
+    assert 1000 < found[0].micros < found[1].micros == micros
+    assert sum(length for _, _, length in entries) == len(records)
+
+
+def test_leaves_a_kept_object_to_python_until_its_version_is_known(world: World):
+    """
+    Nothing is carried of an object whose version Python has not said, or whose number is given again.
+    """
+    number = world.plane.add_kept("comm://localhost/1")
+    world.install(kept=number)
+
+    world.send(update(1))
+    world.plane.set_version(number, 1, 1000)
+    world.plane.forget_kept()
+    world.send(update(2))
+
+    assert world.ann.messages == [update(1), update(2)]
+    assert world.ledger.kept == []
+
+
+def scanned(records: bytes) -> list[Found]:
+    """
+    The records as the journal finds them in a segment.
+    """
+    found = [each for each in scan(MAGIC + records) if each is not None]
+    return [each._replace(offset=each.offset - len(MAGIC)) for each in found]

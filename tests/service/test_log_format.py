@@ -9,12 +9,13 @@ import pytest
 from twisted.logger import Logger, LogPublisher
 
 from msgnode.config.schema import ConfigError
-from msgnode.service.process.log_format import check_log_options, make_observer
+from msgnode.service.process.log_format import check_log_options, levels_of, make_observer
+from msgnode.structures.log_levels import LogLevels
 
 
 def logged(format: str, level: str) -> str:
     output = io.StringIO()
-    log = Logger("msgnode.x", observer=LogPublisher(make_observer(format, level, output)))
+    log = Logger("msgnode.x", observer=LogPublisher(make_observer(format, LogLevels(level), output)))
     log.debug("debug {n}", n=1)
     log.info("info {name}", name="a\nb")
     try:
@@ -42,6 +43,31 @@ def test_levels() -> None:
     """
     assert "debug 1" in logged("text", "debug")
     assert "info a" not in logged("text", "error") and "it failed" in logged("text", "error")
+
+
+def test_a_namespace_may_have_a_level_of_its_own() -> None:
+    """
+    It is that of the namespaces below it, too; without a level of their own they have that of the log.
+    """
+    output, levels = io.StringIO(), levels_of("text", None)
+    assert levels is not None and levels_of(None, None) is None
+    observer = LogPublisher(make_observer("text", levels, output))
+    levels.by_namespace = {"msgnode.x": "debug", "msgnode.y": "error"}
+
+    for name in ("msgnode.x", "msgnode.x.deep", "msgnode.xy", "msgnode.y", "other"):
+        log = Logger(name, observer=observer)
+        log.debug(f"debug of {name}.")
+        log.info(f"info of {name}.")
+
+    said = [line.partition("] ")[2] for line in output.getvalue().splitlines()]
+    assert said == [
+        "debug of msgnode.x.",
+        "info of msgnode.x.",
+        "debug of msgnode.x.deep.",
+        "info of msgnode.x.deep.",
+        "info of msgnode.xy.",
+        "info of other.",
+    ]
 
 
 def test_unknown_values_are_refused() -> None:

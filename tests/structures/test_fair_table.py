@@ -50,3 +50,15 @@ def test_units_are_given_back():
 
     assert (evicted, removed, again) == ([], "long", [])
     assert table.pop(1) is None
+
+
+def test_values_of_a_member() -> None:
+    """
+    The values of one member are found in the order in which they came.
+    """
+    table: FairTable[int, str] = FairTable(10)
+    for key, member in enumerate(("a", "b", "a")):
+        table.put(key, f"{member}{key}", "group", member)
+
+    assert [(0, "a0"), (2, "a2")] == table.of("group", "a")
+    assert [] == table.of("group", "c")

@@ -14,9 +14,10 @@ from msgnode.backends.qos_broker import QoSBroker
 from msgnode.config.schema import Config, IdentityProvider
 from msgnode.config.sections import QoSOptions
 from msgnode.node import Node
-from msgnode.service.wiring import add_identity_responder
+from msgnode.service.wiring import add_identity_responder, make_logins
+from tests.support.authorization_server import AuthorizationServer
 from tests.support.back_ends import Memory
-from tests.support.openid import ISSUER, OpenID
+from tests.support.openid import ISSUER
 from tests.support.qos_broker import Broker
 
 
@@ -28,7 +29,7 @@ class World:
     def __init__(self, config: Config, clock: Clock, wall: Callable[[], float]) -> None:
         providers = config.identity.providers
         self._clock = clock
-        self.openid = OpenID(providers[0].issuer if providers else ISSUER, wall)
+        self.openid = AuthorizationServer(providers[0].issuer if providers else ISSUER, wall)
         self.broker = Broker()
         self.provider_wires = Memory(clock, lambda: Site(self.openid).buildProtocol(None))
         self.broker_wires = Memory(clock, lambda: Site(self.broker).buildProtocol(None))
@@ -42,7 +43,8 @@ class World:
         )
 
     def offer(self, node: Node) -> None:
-        add_identity_responder(node, self.tokens)
+        self.logins = make_logins(node, self.tokens, self._clock)
+        add_identity_responder(node, self.tokens, self.logins)
         if node.config.qos.url:
             node.offer("QoS broker", self._qos(node.config.qos, node.config.domain))
 

@@ -24,6 +24,7 @@ from msgnode.sessions.session import Session
 MAX_KICKED = 100_000
 MAX_WAIT_SECONDS, LOOK_SECONDS = 10.0, 0.2
 MAX_RETURN_SECONDS = 86400.0
+MAX_AGE_SECONDS = 1e9
 BACK_SECONDS = 5.0  # until a client that was kicked for no time may come back
 
 
@@ -46,6 +47,15 @@ class KickMany(Kick, kw_only=True):
     """
 
     filter: SessionQuery
+
+
+class Purge(Reason, kw_only=True):
+    """
+    The body of a purge; `older_than_s`: only messages that wait for longer. Messages of before a restart, or
+    that came from another node, count as old.
+    """
+
+    older_than_s: float = 0.0
 
 
 class Unbind(Reason, kw_only=True):
@@ -163,6 +173,10 @@ class SessionActions:
         """
         Drops the queued messages of a session.
         """
+        body: Purge = call.body
+        if not 0 <= body.older_than_s <= MAX_AGE_SECONDS:
+            raise Rejected(f"older_than_s: expected 0 to {MAX_AGE_SECONDS:.0f} seconds")
+        older = int((self._inspector.facts.wall() - body.older_than_s) * 1e9) if body.older_than_s else 0
         session = self._inspector.session(call.path["runtime"])
         mailbox = session.mailbox
 
@@ -171,7 +185,7 @@ class SessionActions:
 
             def steps() -> Iterator[None]:
                 while True:
-                    gone = mailbox.purge(100)
+                    gone = mailbox.purge(100, older)
                     if not gone:
                         return
                     dropped[0] += len(gone)

@@ -48,7 +48,13 @@ class AdminAPI(Resource):
 
     def getChild(self, path: bytes, request: Request) -> Resource:
         assert request.postpath is not None
-        return _Leaf(self, [path, *request.postpath])
+        return self.leaf([path, *request.postpath])
+
+    def leaf(self, path: list[bytes]) -> Resource:
+        """
+        The resource of a path below /api/v1.
+        """
+        return _Leaf(self, path)
 
     def render(self, request: Request) -> bytes | int:
         return self.respond(request, [])

@@ -14,7 +14,12 @@ MAX_BODY_CHARS = 4096
 MAX_PARSED_BYTES = 256 * 1024  # of a message whose body is shown
 MAX_DEPTH = 20
 MASK = "***"
-SECRETS = frozenset(("runtimetoken", "sessiontoken", "token", "identity", "auth"))
+SECRETS = frozenset(
+    (
+        *("runtimetoken", "sessiontoken", "token", "identity", "auth"),
+        *("accesstoken", "assertion", "code_verifier", "login", "credential", "password"),
+    )
+)
 SEALED = frozenset(("ciphertext", "encrypted"))  # keys of a body that is encrypted from end to end
 
 

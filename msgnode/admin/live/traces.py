@@ -148,6 +148,22 @@ class Traces(Service):
     def _running(self) -> list[Trace]:
         return [trace for trace in self._traces.values() if trace.state == RUNNING]
 
+    def check(self, filter: TraceFilter, seconds: float, most: int, bodies: bool) -> None:
+        """
+        Raises Rejected if no such trace can be started now.
+        """
+        filter.check()
+        if self._directory is None:
+            raise Rejected("a trace needs a state directory, and this node has none", 409, "conflict")
+        if not 0 < seconds <= MAX_SECONDS:
+            raise Rejected(f"a trace ends after at most {MAX_SECONDS:g} s")
+        if not 0 < most <= MAX_LINES:
+            raise Rejected(f"a trace has at most {MAX_LINES} lines")
+        if bodies and not self._node.config.admin.trace_bodies:
+            raise Rejected("bodies are traced only with admin.trace_bodies = true", 403, "policy")
+        if len(self._running()) >= MAX_RUNNING:
+            raise Rejected(f"{MAX_RUNNING} traces are running; stop one first", 429, "limit")
+
     def start(
         self,
         filter: TraceFilter,
@@ -161,17 +177,7 @@ class Traces(Service):
         Starts a trace of at most so many seconds and lines; `forbidden`: with messages whose senders forbid a
         log, without their bodies. Raises Rejected if there are too many, or there is no place for the file.
         """
-        filter.check()
-        if self._directory is None:
-            raise Rejected("a trace needs a state directory, and this node has none", 409, "conflict")
-        if not 0 < seconds <= MAX_SECONDS:
-            raise Rejected(f"a trace ends after at most {MAX_SECONDS:g} s")
-        if not 0 < most <= MAX_LINES:
-            raise Rejected(f"a trace has at most {MAX_LINES} lines")
-        if bodies and not self._node.config.admin.trace_bodies:
-            raise Rejected("bodies are traced only with admin.trace_bodies = true", 403, "policy")
-        if len(self._running()) >= MAX_RUNNING:
-            raise Rejected(f"{MAX_RUNNING} traces are running; stop one first", 429, "limit")
+        self.check(filter, seconds, most, bodies)
         now = self._wall()
         trace = Trace(filter, now, now + seconds, most, who)
         trace.bodies, trace.forbidden = bodies, forbidden

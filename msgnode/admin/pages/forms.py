@@ -15,16 +15,14 @@ from msgnode.admin.access.named_tokens import POLICY_MANAGER
 from msgnode.admin.actions.audit_trail import AuditTrail
 from msgnode.admin.actions.audited import check_reason
 from msgnode.admin.admin_tokens import with_role
-from msgnode.admin.live.trace_filter import KEYS, TraceFilter
-from msgnode.admin.live.traces import Trace, Traces
+from msgnode.admin.live.trace_filter import KEYS
 from msgnode.admin.pages.page_calls import PAGE, PageCalls
 from msgnode.cluster.operator_requests import Operator
 from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.protocol.errors import Rejected
 
-ADMIN, OPERATOR = "admin", "operator"
-FILTERS = ("q", "state", "connector", "user", "peer", "min_waiting_bytes", "idle_over")
-NUMBERS = ("min_waiting_bytes", "idle_over")
+NUMBERS = ("min_waiting_bytes", "idle_over", "min_reconnects", "token_ends_in")
+SESSION_FILTERS = ("q", "state", "connector", "user", "peer", "user_agent", "anonymous", *NUMBERS)
 MAX_DIGITS = 9
 MAX_SHOWN = 20  # targets
 Told = tuple[str, dict[str, Any]]  # a sentence, and what else the result shows
@@ -46,10 +44,18 @@ def _session(verb: str, done: str, **body: Any) -> Callable[[Form], Order]:
     return lambda form: Order(["sessions", form.get("runtime", ""), verb], done, body)
 
 
+def _purge(form: Form) -> Order:
+    older = 60.0 * _number(form, "older") if form.get("older") else 0.0
+    path = ["sessions", form.get("runtime", ""), "purge"]
+    return Order(path, "what waited is dropped", {"older_than_s": older})
+
+
 def _kick_many(form: Form) -> Order:
-    filter = {key: form[key] for key in FILTERS if form.get(key)}
-    numbers = {key: _number(filter, key) for key in NUMBERS if key in filter}
-    return Order(["sessions", "kick"], "their connections are closed", {"filter": {**filter, **numbers}})
+    filter: dict[str, Any] = {key: form[key] for key in SESSION_FILTERS if form.get(key)}
+    filter |= {key: _number(form, key) for key in NUMBERS if key in filter}
+    if "anonymous" in filter:
+        filter["anonymous"] = filter["anonymous"] == "true"
+    return Order(["sessions", "kick"], "their connections are closed", {"filter": filter})
 
 
 def _ban(form: Form) -> Order:
@@ -72,10 +78,23 @@ def _unbind(form: Form) -> Order:
     return Order(path, "the address is free", {"session": form.get("session", "")})
 
 
+def _trace(form: Form) -> Order:
+    key = form.get("key", "")
+    if key not in KEYS:
+        raise Rejected(f"trace by one of {', '.join(KEYS)}")
+    body = {
+        key: form.get("value", "").strip(),
+        "seconds": _seconds(form),
+        "max": _number(form, "max"),
+        "bodies": bool(form.get("bodies")),
+    }
+    return Order(["traces"], f"the trace runs for {form.get('minutes')} min", body)
+
+
 ORDERS: dict[str, Callable[[Form], Order]] = {
     "kick": _session("kick", "its connection is closed"),
     "end": _session("kick", "the session has ended", end=True),
-    "purge": _session("purge", "what waited is dropped"),
+    "purge": _purge,
     "expire-token": _session("expire-token", "its token is void"),
     "kick-many": _kick_many,
     "ban": _ban,
@@ -83,6 +102,9 @@ ORDERS: dict[str, Callable[[Form], Order]] = {
     "limit": _limit,
     "unlimit": lambda form: Order(["limits", form.get("id", "")], "the limit is lifted", verb="DELETE"),
     "unbind": _unbind,
+    "trace": _trace,
+    "stop-trace": lambda form: Order(["traces", form.get("id", ""), "stop"], "the trace is stopped"),
+    "delete-trace": lambda form: Order(["traces", form.get("id", "")], "the trace is deleted", verb="DELETE"),
     "drain": lambda form: Order(["drain"], "the node takes no new clients", {"seconds": _seconds(form)}),
     "undrain": lambda form: Order(["undrain"], "the node takes clients again"),
     "reload": lambda form: Order(["reload"], "the configuration was read again"),
@@ -95,10 +117,9 @@ class FormActions:
     action would hit, and sends it again with a confirmation of just that.
     """
 
-    def __init__(self, calls: PageCalls, traces: Traces, trail: AuditTrail, policies: PolicyCommands) -> None:
+    def __init__(self, calls: PageCalls, trail: AuditTrail, policies: PolicyCommands) -> None:
         self._calls = calls
         self._policies = policies
-        self._traces = traces
         self._trail = trail
 
     def act(self, form: Form, operator: Operator, peer: str) -> Deferred[Told] | Told:
@@ -108,12 +129,8 @@ class FormActions:
         action = form.get("action", "")
         if action in ORDERS:
             return self._order(form, ORDERS[action](form), operator, peer)
-        if action == "trace":
-            return self._trace(form, operator, peer)
         if action == "rollback":
             return self._roll_back(form, operator, peer)
-        if action in ("stop-trace", "delete-trace"):
-            return self._end_trace(form, action.removesuffix("-trace"), operator, peer)
         raise Rejected(f"there is no action {action[:40]!r}")
 
     def _order(self, form: Form, order: Order, operator: Operator, peer: str) -> Deferred[Told]:
@@ -127,7 +144,10 @@ class FormActions:
         def told(result: dict[str, Any]) -> Told:
             found = result["done"] or len(result["targets"])  # a ban may disconnect no client now
             if number is not None:
-                return order.done, {**result, "targets": result["targets"][:MAX_SHOWN]}
+                shown = {**result, "targets": result["targets"][:MAX_SHOWN]}
+                if order.path == ["traces"]:
+                    shown["open"] = f"/trace?id={quote(result['details']['trace']['id'])}"
+                return order.done, shown
             targets = result["targets"][:MAX_SHOWN]
             again = {**fields, "confirm": str(found), "check": check} if found or targets else None
             return _asked(found, len(targets)), {"targets": targets, "again": again}
@@ -155,41 +175,6 @@ class FormActions:
 
         done.addBoth(noted)
         return done.addCallback(lambda version: (f"it is live again, as version {version['number']}", {}))
-
-    def _end_trace(self, form: Form, how: str, operator: Operator, peer: str) -> Told:
-        with_role(operator, OPERATOR)
-        check_reason(form.get("reason", ""))
-        id = form.get("id", "")
-        trace = self._traces.stop(id) if how == "stop" else self._traces.delete(id)
-        self._note(f"trace {how}", trace, form, operator, peer)
-        return f"trace {trace.id} is {'stopped' if how == 'stop' else 'deleted'}", {}
-
-    def _note(self, action: str, trace: Trace, form: Form, operator: Operator, peer: str) -> None:
-        filter = " ".join(f"{key} {value}" for key, value in trace.filter.as_dict().items() if value)
-        target = f"{trace.id}: {filter}{' with bodies' if trace.bodies else ''}"
-        self._trail.act(operator, peer, action, target, form.get("reason", ""), via=PAGE)
-
-    def _trace(self, form: Form, operator: Operator, peer: str) -> Told:
-        with_role(operator, OPERATOR)
-        check_reason(form.get("reason", ""))
-        bodies = bool(form.get("bodies"))
-        if bodies:
-            with_role(operator, ADMIN)
-        key = form.get("key", "")
-        if key not in KEYS:
-            raise Rejected(f"trace by one of {', '.join(KEYS)}")
-        filter = TraceFilter(**{key: form.get("value", "").strip()})
-        trace = self._traces.start(
-            filter,
-            _seconds(form),
-            _number(form, "max"),
-            operator.name,
-            bodies,
-            operator.has_role(ADMIN),
-        )
-        self._note("trace start", trace, form, operator, peer)
-        more = {"open": f"/trace?id={quote(trace.id)}"}
-        return f"trace {trace.id} runs for {form.get('minutes')} min", more
 
 
 def _checked(form: Form) -> tuple[Form, str]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from twisted.internet.defer import Deferred, gatherResults
 
 from msgnode.admin.live.event_ring import EventRing
+from msgnode.admin.pages.forms import SESSION_FILTERS
 from msgnode.admin.pages.page_calls import PageCalls
 from msgnode.admin.pages.topology import Topology
 from msgnode.cluster.operator_requests import Operator
@@ -37,6 +38,9 @@ PRESETS: tuple[tuple[str, dict[str, str]], ...] = (
     ("Away and full", {"state": "away", "sort": "-waiting"}),
     ("Sending most", {"sort": "-in_messages"}),
     ("Refused most", {"sort": "-refused"}),
+    ("Flapping", {"min_reconnects": "10", "sort": "-reconnects_1h"}),
+    ("Anonymous", {"anonymous": "true"}),
+    ("Token ends soon", {"token_ends_in": "3600"}),
     ("Silent for an hour", {"state": "attached", "idle_over": "3600"}),
 )
 TROUBLE_LINKS = {"slow": "/sessions?state=slow&sort=-waiting_bytes", "cluster": "/nodes"}
@@ -54,7 +58,7 @@ COLUMNS = (
     ("-refused", "Refused"),
     ("-addresses", "Addresses"),
 )
-FILTERS = ("q", "state", "connector", "user", "peer", "min_waiting_bytes", "idle_over", "sort", "node")
+FILTERS = (*SESSION_FILTERS, "sort", "node")
 
 
 class Visit(NamedTuple):

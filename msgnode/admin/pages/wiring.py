@@ -33,5 +33,5 @@ def make_dashboard(
         **NetworkViews(calls, topology).pages,
         **PolicyViews(operations.policies).pages,
     }
-    forms = FormActions(calls, live.traces, operations.trail, operations.policies)
+    forms = FormActions(calls, operations.trail, operations.policies)
     return Dashboard(pages, forms, Logins(tokens, clock.seconds), Renderer())

@@ -13,7 +13,7 @@ from msgnode.admin.reads.inspector import Inspector
 
 HIDDEN = "***"
 SECRETS = ("secret", "password", "token")
-NOT_SECRET = ("message_token", "takeover", "client_secret_file", "token_file")
+NOT_SECRET = ("message_token", "takeover", "client_secret_file", "token_file", "token_keys_file")
 DEFAULT, FILE, OPTION, RUNTIME = "default", "file", "option", "runtime"
 
 

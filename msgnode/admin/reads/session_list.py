@@ -11,7 +11,17 @@ import msgspec
 from twisted.internet.defer import Deferred
 
 from msgnode.admin.reads.inspector import Inspector, checked_limit, peer_filter
-from msgnode.admin.reads.session_rows import ATTACHED, AWAY, SLOW, SessionRow, row_of, state_of
+from msgnode.admin.reads.session_rows import (
+    ATTACHED,
+    AWAY,
+    SLOW,
+    SessionRow,
+    oldest_waiting,
+    reconnects,
+    row_of,
+    state_of,
+    user_agent,
+)
 from msgnode.admin.survey import in_slices
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.session import Session
@@ -19,27 +29,29 @@ from msgnode.sessions.session import Session
 STATES = (ATTACHED, AWAY, SLOW)
 
 
-def _unacked(session: Session) -> int:
+def _unacked(session: Session, inspector: Inspector) -> int:
     outbox = session.mailbox.outbox
     return outbox.sent_bytes if outbox is not None else 0
 
 
 # Numbers of a session that a list can be sorted by.
-KEYS: dict[str, Callable[[Session], float]] = {
-    "since": lambda session: session.since,
-    "opened_at": lambda session: session.opened_at,
-    "addresses": lambda session: len(session.bindings),
-    "state_bytes": lambda session: session.account.bytes,
-    "waiting": lambda session: session.mailbox.queued,
-    "waiting_bytes": lambda session: session.mailbox.queued_bytes,
+KEYS: dict[str, Callable[[Session, Inspector], float]] = {
+    "since": lambda session, i: session.since,
+    "opened_at": lambda session, i: session.opened_at,
+    "addresses": lambda session, i: len(session.bindings),
+    "state_bytes": lambda session, i: session.account.bytes,
+    "waiting": lambda session, i: session.mailbox.queued,
+    "waiting_bytes": lambda session, i: session.mailbox.queued_bytes,
+    "oldest_waiting_s": oldest_waiting,
     "unacked_bytes": _unacked,
-    "missed": lambda session: session.mailbox.missed,
-    "in_messages": lambda session: session.in_messages,
-    "in_bytes": lambda session: session.in_bytes,
-    "out_messages": lambda session: session.out_messages,
-    "out_bytes": lambda session: session.out_bytes,
-    "refused": lambda session: session.refused,
-    "last_in": lambda session: session.last_in,
+    "missed": lambda session, i: session.mailbox.missed,
+    "reconnects_1h": reconnects,
+    "in_messages": lambda session, i: session.in_messages,
+    "in_bytes": lambda session, i: session.in_bytes,
+    "out_messages": lambda session, i: session.out_messages,
+    "out_bytes": lambda session, i: session.out_bytes,
+    "refused": lambda session, i: session.refused,
+    "last_in": lambda session, i: session.last_in,
 }
 RUNTIME = "runtime"
 _CARRIED = {
@@ -56,8 +68,9 @@ class SessionQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     Filters, order and page of a list of sessions.
 
     `q` is a part of the runtimeURL, the user or the peer; `peer` an IP address or a network; `idle_over`
-    seconds since the last message; `sort` is a key, with a minus before it for the largest first; `cursor`
-    is `next` of the page before.
+    seconds since the last message; `user_agent` a part of the client's program; `min_reconnects` of the last
+    hour; `anonymous` is true or false; `token_ends_in` seconds until then at most; `sort` is a key, with a
+    minus before it for the largest first; `cursor` is `next` of the page before.
     """
 
     q: str = ""
@@ -67,6 +80,10 @@ class SessionQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     peer: str = ""
     min_waiting_bytes: int = 0
     idle_over: float = 0
+    user_agent: str = ""
+    min_reconnects: int = 0
+    anonymous: bool | None = None
+    token_ends_in: float = 0
     sort: str = RUNTIME
     limit: int = 50
     cursor: str = ""
@@ -131,6 +148,7 @@ def tests_of(query: SessionQuery, inspector: Inspector) -> list[Callable[[Sessio
             return session.last_in < before
 
         found.append(is_idle)
+    found += _more_tests(query, inspector)
     if query.q:
         part = query.q.lower()
 
@@ -144,6 +162,24 @@ def tests_of(query: SessionQuery, inspector: Inspector) -> list[Callable[[Sessio
 
         found.append(has_part)
     return found
+
+
+def _more_tests(query: SessionQuery, inspector: Inspector) -> Iterator[Callable[[Session], bool]]:
+    if query.user_agent:
+        program = query.user_agent.lower()
+        yield lambda session: program in user_agent(session).lower()
+    if query.min_reconnects:
+        yield lambda session: reconnects(session, inspector) >= query.min_reconnects
+    if query.anonymous is not None:
+        yield lambda session: session.anonymous is query.anonymous
+    if query.token_ends_in:
+        until = inspector.facts.wall() + query.token_ends_in
+
+        def ends_soon(session: Session) -> bool:
+            proof = session.proof
+            return proof is not None and proof.until is not None and proof.until <= until
+
+        yield ends_soon
 
 
 def list_sessions(inspector: Inspector, query: SessionQuery) -> Deferred[SessionList]:
@@ -205,7 +241,7 @@ class Page:
         if self._sort != RUNTIME:
             if self._sort in _CARRIED and session.connection is not None:
                 self._inspector.node.sessions.count_carried(session)
-            value = self._sign * KEYS[self._sort](session)
+            value = self._sign * KEYS[self._sort](session, self._inspector)
         heap = self._heap
         after = self._after
         if after is not None:

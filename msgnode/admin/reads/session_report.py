@@ -41,11 +41,13 @@ class OutboxReport(msgspec.Struct):
 
 class WaitingMessage(msgspec.Struct):
     """
-    A queued message: its size and priority, and when it expires; never its body.
+    A queued message: its size, its priority, how long it waits (null if that is not known), and when it
+    expires; never its body.
     """
 
     bytes: int
     priority: int
+    age_s: float | None
     expires_at: float | None
 
 
@@ -87,7 +89,7 @@ def report_session(inspector: Inspector, runtime: str, query: AddressPage) -> Se
     """
     The report. Raises Rejected (404) if there is no such session.
     """
-    session = inspector.session(runtime)
+    session, now = inspector.session(runtime), inspector.facts.wall()
     first = max(0, query.addresses_from)
     shown = islice(session.bindings.items(), first, first + MAX_ADDRESSES)
     addresses = [BoundAddress(address, reasons(kinds)) for address, kinds in shown]
@@ -114,6 +116,7 @@ def report_session(inspector: Inspector, runtime: str, query: AddressPage) -> Se
             WaitingMessage(
                 kept.size,
                 kept.priority,
+                round(max(0.0, now - kept.came / 1e9), 3) if kept.came else None,
                 None if kept.until > 1e300 else round(inspector.wall_of(kept.until), 3),
             )
             for kept in islice(session.mailbox.queued_messages(), MAX_WAITING)

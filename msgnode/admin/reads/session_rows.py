@@ -5,7 +5,8 @@ The fields of a session as operators see them.
 import msgspec
 
 from msgnode.admin.reads.inspector import Inspector
-from msgnode.sessions.session import Session
+from msgnode.sessions.session import HOUR_SECONDS, Session
+from msgnode.transport.sockets import rtt_ms, unsent_bytes
 
 ATTACHED, AWAY, SLOW = "attached", "away", "slow"
 ANONYMOUS = "anonymous"
@@ -18,6 +19,9 @@ class SessionRow(msgspec.Struct, kw_only=True):
     restart.
 
     `slow`: it has a connection, and messages wait for it to be read. Counters begin when the node starts.
+    `user_agent` is the program of the client, as it names itself. `oldest_waiting_s` is how long the oldest
+    message waits, null if that is not known. `reconnects_1h` is about how often the client came back in the
+    last hour. `rtt_ms` and `socket_buffer_bytes` are those of the connection's socket.
     """
 
     runtime: str
@@ -28,6 +32,7 @@ class SessionRow(msgspec.Struct, kw_only=True):
     connector: str
     peer: str
     origin: str
+    user_agent: str
     user: str
     provider: str
     token_expires_at: float | None
@@ -38,6 +43,10 @@ class SessionRow(msgspec.Struct, kw_only=True):
     state_bytes: int
     waiting: int
     waiting_bytes: int
+    oldest_waiting_s: float | None
+    socket_buffer_bytes: int | None
+    rtt_ms: float | None
+    reconnects_1h: int
     unacked: int
     unacked_bytes: int
     missed: int
@@ -58,6 +67,24 @@ def state_of(session: Session) -> str:
     return SLOW
 
 
+def user_agent(session: Session) -> str:
+    found: str = getattr(session.connection, "user_agent", "")
+    return found
+
+
+def oldest_waiting(session: Session, inspector: Inspector) -> float:
+    """
+    For how many seconds the oldest message waits; 0 if none does, or it is not known.
+    """
+    came = session.mailbox.oldest_came
+    return max(0.0, inspector.facts.wall() - came / 1e9) if came else 0.0
+
+
+def reconnects(session: Session, inspector: Inspector) -> int:
+    is_new = bool(session.opened_at) and inspector.facts.wall() - session.opened_at < HOUR_SECONDS
+    return session.reconnects(inspector.clock.seconds(), is_new)
+
+
 def row_of(session: Session, inspector: Inspector) -> SessionRow:
     """
     The fields of this session now.
@@ -76,6 +103,7 @@ def row_of(session: Session, inspector: Inspector) -> SessionRow:
         connector=connection.connector if connection is not None else "",
         peer=connection.peer if connection is not None else "",
         origin=getattr(connection, "origin", ""),
+        user_agent=user_agent(session),
         user=session.identity or (proof.user if proof is not None else ""),
         provider=proof.idp if proof is not None else "",
         token_expires_at=proof.until if proof is not None else None,
@@ -86,6 +114,10 @@ def row_of(session: Session, inspector: Inspector) -> SessionRow:
         state_bytes=session.account.bytes,
         waiting=mailbox.queued,
         waiting_bytes=mailbox.queued_bytes,
+        oldest_waiting_s=round(oldest_waiting(session, inspector), 3) if mailbox.oldest_came else None,
+        socket_buffer_bytes=unsent_bytes(connection),
+        rtt_ms=rtt_ms(connection),
+        reconnects_1h=reconnects(session, inspector),
         unacked=len(outbox.sent) if outbox is not None else 0,
         unacked_bytes=outbox.sent_bytes if outbox is not None else 0,
         missed=mailbox.missed,

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from msgnode.backends.http_client import Response
 from msgnode.backends.identity.jwt import prove
 from msgnode.backends.identity.oidc_provider import OIDCProvider
-from msgnode.config.schema import ConfigError, IntrospectionOptions
+from msgnode.config.schema import ConfigError, IdentityProvider, IntrospectionOptions
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.principal import VerifiedToken
 from msgnode.structures.log_limits import FailureLog
@@ -46,14 +46,15 @@ KEPT_CLAIMS = (
 )
 
 
-def secret_of(options: IntrospectionOptions) -> str:
+def secret_of(options: IntrospectionOptions | IdentityProvider) -> str:
     """
     The client secret of this node at the provider. ConfigError if its file cannot be read.
     """
     path = options.client_secret_file
     if not path:
         return options.client_secret
-    key = "identity.providers.introspection.client_secret_file"
+    section = "introspection." if isinstance(options, IntrospectionOptions) else ""
+    key = f"identity.providers.{section}client_secret_file"
     try:
         secret = Path(path).read_text("utf-8").rstrip("\r\n")
     except OSError as why:

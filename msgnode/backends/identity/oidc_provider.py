@@ -206,13 +206,15 @@ class OIDCProvider:
         client, path = self._way(url)
         return client.request("GET", path, headers=JSON)
 
-    def post(self, url: str, form: dict[str, str], headers: dict[str, str]) -> Deferred[Response]:
+    def post(
+        self, url: str, form: dict[str, str], headers: dict[str, str], safe: bool = True
+    ) -> Deferred[Response]:
         """
-        POST a form to the provider. Its endpoints are idempotent, so the request may be repeated.
+        POST a form to the provider. `safe`: the endpoint is idempotent, so the request may be repeated.
         """
         client, path = self._way(url)
         return client.request(
-            "POST", path, headers={**JSON, **FORM, **headers}, data=urlencode(form).encode(), safe=True
+            "POST", path, headers={**JSON, **FORM, **headers}, data=urlencode(form).encode(), safe=safe
         )
 
     def _way(self, url: str) -> tuple[BackendClient, str]:

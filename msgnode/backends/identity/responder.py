@@ -1,18 +1,20 @@
 """
-The identity responder: it validates tokens, shows a session its own identity, and returns login URLs.
+The identity responder: it validates tokens, shows a session its own identity, returns login URLs, and gets
+tokens.
 
 It answers at `domain://idm.<domain>`, and at the addresses that runtimes use for a provider.
 """
 
 from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
 from twisted.internet.defer import Deferred
 
 from msgnode.backends.identity.jwt import refuse
+from msgnode.backends.identity.login_page import ASKED, login_url
+from msgnode.backends.identity.token_requests import METHODS, TokenRequests, provider_of
 from msgnode.backends.identity.token_validator import Tokens
-from msgnode.config.schema import IdentityOptions, IdentityProvider
+from msgnode.config.schema import IdentityOptions
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.device_tokens import PREFIX
@@ -20,18 +22,20 @@ from msgnode.sessions.principal import VerifiedToken
 from msgnode.sessions.session import Session
 
 LOGINS = ("getLoginEndpoint", "getAccessTokenAuthorisationEndpoint")
-_ASKED = ("code_challenge", "redirect_uri", "state", "nonce", "login_hint", "prompt")
 
 
 class IdentityResponder:
     """
-    The responder for identity. `tokens` validates tokens.
+    The responder for identity. `tokens` validates tokens, `requests` gets them for sessions.
     """
 
-    def __init__(self, options: IdentityOptions, domain: str, tokens: Tokens) -> None:
+    def __init__(
+        self, options: IdentityOptions, domain: str, tokens: Tokens, requests: TokenRequests
+    ) -> None:
         self._options = options
         self._own = (f"domain://idm.{domain}", f"domain://msg-node.{domain}/idm")
         self._tokens = tokens
+        self._requests = requests
 
     @property
     def addresses(self) -> list[str]:
@@ -57,9 +61,10 @@ class IdentityResponder:
             return self._validate(message, params)
         if method in LOGINS:
             return self._login(message, params)
-        raise NotOffered(
-            f"identity offers validateAssertion and {' and '.join(LOGINS)}, not {method!r}"[:300]
-        )
+        if method in METHODS:
+            return self._requests.respond(method, message, params, session)
+        known = ", ".join(("validateAssertion", *LOGINS, *METHODS))
+        raise NotOffered(f"identity offers {known}, not {method!r}"[:400])
 
     def _validate(self, message: Message, params: Any) -> Message | Deferred[Message]:
         assertion = params.get("assertion") if isinstance(params, dict) else None
@@ -101,8 +106,8 @@ class IdentityResponder:
         The login URL of a provider. It uses the code flow with PKCE, so that no token appears in a URL.
         """
         asked = params if isinstance(params, dict) else {}
-        provider = self._tokens.by_domain(asked.get("domain"))
-        for name in _ASKED:
+        provider = provider_of(self._tokens, message, asked)
+        for name in ASKED:
             if not isinstance(asked.get(name, ""), str):
                 raise Rejected(f"'params.{name}' must be a string")
         if not asked.get("code_challenge"):
@@ -112,27 +117,6 @@ class IdentityResponder:
             return message.reply({"code": 200, "value": login_url(document, provider.options, asked)})
 
         return provider.discover().addCallback(found)
-
-
-def login_url(document: dict[str, Any], options: IdentityProvider, asked: dict[str, Any]) -> str:
-    """
-    The URL of the provider's login page with all parameters. Rejected if a parameter is missing.
-    """
-    endpoint = document.get("authorization_endpoint")
-    if not isinstance(endpoint, str) or not endpoint.startswith(("https://", "http://")):
-        raise Rejected("the identity provider has no login page", 502)
-    query = {
-        "response_type": "code",
-        "client_id": options.client_id or options.audiences[0],
-        "scope": " ".join(options.scopes),
-        "code_challenge_method": "S256",
-        **{name: asked[name] for name in _ASKED if asked.get(name)},
-    }
-    if options.redirect_uri:
-        query["redirect_uri"] = options.redirect_uri
-    if "redirect_uri" not in query:
-        raise Rejected("'params.redirect_uri' is missing")
-    return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 
 
 def _asserted(message: Message, claim: VerifiedToken) -> Message:

@@ -56,7 +56,7 @@ class Tokens:
         self._clock = clock
         self.called: Callable[[BackendClient], None] = lambda client: None  # is called with each new client
         self._connect = connect
-        self._wall = wall
+        self.wall = wall
         self._providers: dict[str, OIDCProvider] = {}
         self._known: BoundedCache[bytes, VerifiedToken] = BoundedCache(MAX_KNOWN)
         self._opaque: OpaqueTokens
@@ -83,7 +83,7 @@ class Tokens:
             after[options.issuer] = kept
         asked = {issuer: self._introspection(provider) for issuer, provider in after.items()}
         self._providers, self._asked = after, {issuer: found for issuer, found in asked.items() if found}
-        self._opaque = OpaqueTokens(list(self._asked.values()), self._clock, self._wall)
+        self._opaque = OpaqueTokens(list(self._asked.values()), self._clock, self.wall)
         if before:
             self._known.clear()
 
@@ -106,7 +106,7 @@ class Tokens:
                 why=str(why),
             )
             return before
-        return Introspection(provider, options, secret, self._options.leeway_seconds, self._wall)
+        return Introspection(provider, options, secret, self._options.leeway_seconds, self.wall)
 
     def _client(self, host: str, options: IdentityProvider) -> BackendClient:
         client = self._connect(host, options)
@@ -175,7 +175,7 @@ class Tokens:
 
     def _known_claim(self, key: bytes, claim: VerifiedToken) -> VerifiedToken:
         until = claim.proof.until
-        if until is not None and until + self._options.leeway_seconds <= self._wall():
+        if until is not None and until + self._options.leeway_seconds <= self.wall():
             self._known.pop(key)
             raise refuse("has expired")
         provider = self._providers.get(claim.claims["iss"])
@@ -207,7 +207,7 @@ class Tokens:
         self, key: bytes, unsigned: UnverifiedToken, provider: OIDCProvider, keys: list[Any]
     ) -> VerifiedToken:
         self.verified += 1
-        claim = check(unsigned, keys, provider.options, self._options.leeway_seconds, self._wall)
+        claim = check(unsigned, keys, provider.options, self._options.leeway_seconds, self.wall)
         if self._providers.get(unsigned.issuer) is provider:  # else the configuration has changed meanwhile
             self._known.put(key, claim)
         return claim
@@ -218,6 +218,9 @@ class Tokens:
         """
         for key in [key for key, claim in self._known.items() if claim.proof.idp == idp]:
             self._known.pop(key)
+
+    def by_issuer(self, issuer: str) -> OIDCProvider | None:
+        return self._providers.get(issuer)
 
     def by_domain(self, domain: Any) -> OIDCProvider:
         """

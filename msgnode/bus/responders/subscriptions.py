@@ -10,16 +10,18 @@ from copy import copy
 from functools import partial
 from typing import Any, Protocol
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.python.failure import Failure
 
 from msgnode.bus.components import ForeignSubscriptions
+from msgnode.bus.objects.catch_up import CatchUps
+from msgnode.bus.objects.channels import object_of
 from msgnode.bus.responders.bindings import Binder, Making, Requests, flatten_strings
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
 from msgnode.policy.enforcement.points import SUBSCRIBE, Policy
 from msgnode.protocol.address import Domain
-from msgnode.protocol.errors import Rejected
+from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.allocation_keys import key_size
 from msgnode.sessions.routing import ALLOCATED, SUBSCRIBED
@@ -27,6 +29,7 @@ from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES
 
 TIMED_OUT = 504  # the code if another domain has not answered yet
+MAX_SINCE = 100  # addresses in a request with `since`
 _LISTS = ("resources", "subscribe", "unsubscribe")
 _CHILDREN = ("childrenResources", "children")
 # Path segments of an object that are not names of its children.
@@ -59,6 +62,7 @@ class Subscription:
         self._limits = limits
         self.policy: Policy | None = None
         self.foreign: ForeignSubscriptions | None = None
+        self.catch_ups: CatchUps | None = None
         # May a session serve this address of the node's own?
         self.may_serve: MayServe = lambda address, message, session: False
 
@@ -68,6 +72,13 @@ class Subscription:
         """
         kind = message.type.lower()
         body = message.fields()
+        if kind == "subscribe" and body.get("since") is not None:
+            return self._subscribe_since(message, body, session)
+        return self._respond(message, kind, body, session)
+
+    def _respond(
+        self, message: Message, kind: str, body: dict[str, Any], session: Session
+    ) -> Message | Deferred[Message]:
         addresses: list[str] = []  # the processed addresses
         fresh: list[str] = []  # those to which the session was not bound before
         if kind == "subscribe":
@@ -87,6 +98,49 @@ class Subscription:
         if isinstance(answer, Message):
             return self._ask_domains(answer, message, addresses, fresh, session)
         return answer.addCallback(self._ask_domains, message, addresses, fresh, session)
+
+    # -- with what was missed ------------------------------------------------------------
+
+    def _subscribe_since(self, message: Message, body: dict[str, Any], session: Session) -> Deferred[Message]:
+        """
+        Subscribes, and delivers what was published since a version of the object, before what comes now.
+        """
+        catch_ups = self.catch_ups
+        if catch_ups is None:
+            raise NotOffered("this node delivers nothing of before; subscribe without 'since'")
+        object, since = self._object_of(body), _version(body["since"])
+        catching = catch_ups.begin(object, since, message, session)
+        fresh = [address for address in self._named(body) if address not in session.bindings]
+        subscribed: Deferred[Any] = maybeDeferred(self._respond, message, "subscribe", body, session)
+
+        def end(why: Failure) -> Failure:
+            catch_ups.end(catching)
+            return why
+
+        def unbind(why: Failure) -> Failure:
+            for address in fresh:
+                self._routes.unbind(address, session, ~ALLOCATED)
+            return why
+
+        def run(answer: Message) -> Deferred[Any]:
+            return catch_ups.run(catching).addErrback(unbind)
+
+        return subscribed.addErrback(end).addCallback(run)
+
+    def _named(self, body: dict[str, Any]) -> list[str]:
+        named, resources, names = self._read(body)
+        if len(named) + len(resources) > MAX_SINCE or names:
+            raise Rejected(f"with 'since', name at most {MAX_SINCE} addresses, and no children's names", 413)
+        return [*named, *(address for each in resources for address in (each, f"{each}/changes"))]
+
+    def _object_of(self, body: dict[str, Any]) -> str:
+        """
+        The one object that a request with `since` is about.
+        """
+        found = {object_of(address) for address in self._named(body)} - {""}
+        if len(found) != 1:
+            raise Rejected("with 'since', name the '/changes' and '/children/' of one object")
+        return found.pop()
 
     def _ask_domains(
         self, answer: Message, message: Message, addresses: list[str], fresh: list[str], session: Session
@@ -228,6 +282,12 @@ class Subscription:
         characters = each * sum(map(len, resources)) + suffixes * len(resources)
         most = self._limits.addresses_per_request
         Making(len(addresses) + each * len(resources), characters).check(len(message.data), most)
+
+
+def _version(since: object) -> int:
+    if isinstance(since, bool) or not isinstance(since, int) or not 0 <= since < 1 << 53:
+        raise Rejected(f"'since' is the version of the object that you have, not {since!r}"[:200])
+    return since
 
 
 def _spelt(resource: str, name: str) -> list[str]:

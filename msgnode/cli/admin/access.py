@@ -96,7 +96,7 @@ def bans(view: View) -> None:
 
     def draw(found: Any) -> list[str]:
         refused = f"{count(found['refused'], 'client')} kept out since the node started"
-        return [*view.table(found["bans"], BANS), refused]
+        return [*view.table(found["bans"], BANS), *view.below(refused)]
 
     view.show(draw, "bans")
 

@@ -13,6 +13,7 @@ from msgnode.cli.admin.times import Duration
 from msgnode.cli.admin.view import F, operates, plain
 from msgnode.cli.links.admin_client import AdminClient
 from msgnode.cli.links.layout import count
+from msgnode.structures.log_levels import LEVELS
 from msgnode.structures.log_limits import printable
 
 MAX_SHOWN = 20
@@ -145,12 +146,18 @@ def kick(
 
 @click.command(short_help="Drop the messages that wait for a session.")
 @click.argument("runtime")
+@click.option("--older-than", type=Duration(), default="0", help="Only those that wait for longer.")
 @acts
-def purge(client: AdminClient, runtime: str, reason: str, dry_run: bool) -> None:
+def purge(client: AdminClient, runtime: str, older_than: float, reason: str, dry_run: bool) -> None:
     """
     Drop the messages that wait for the session RUNTIME; senders that asked for receipts get 503.
+
+    \b
+    Example:
+      msgnode admin purge runtime://example.org/ann --older-than 1h --reason "they are of no use any more"
     """
-    tell(client, "purge", do(client, "sessions", runtime, "purge", dry_run=dry_run, reason=reason))
+    body: dict[str, Any] = {"older_than_s": older_than, "reason": reason}
+    tell(client, "purge", do(client, "sessions", runtime, "purge", dry_run=dry_run, **body))
 
 
 @click.command(short_help="Make the token of a session void.")
@@ -250,3 +257,35 @@ def probe(client: AdminClient, from_: str, to: str, kind: str, body: str) -> Non
         lines.append(f"policies: {printable(str(policy.get('effect', '')))}{rule}")
     client.console.result("\n".join(lines), found)
     raise SystemExit(REFUSED if found["outcome"] in ("refused", "no-route") else 0)
+
+
+@click.command(short_help="Change the level of the log for a while.")
+@click.argument("namespace")
+@click.argument("level", type=click.Choice(LEVELS))
+@click.option("--for", "seconds", type=Duration(), default="10m", show_default=True, help="So long.")
+@acts
+def log_level(
+    client: AdminClient, namespace: str, level: str, seconds: float, reason: str, dry_run: bool
+) -> None:
+    """
+    Give the log lines of NAMESPACE, and those below it, another LEVEL for a while, at most a day. It needs a
+    node that was started with --log-level or --log-format: without them its log has every level.
+
+    \b
+    Example:
+      msgnode admin log-level msgnode.links warn --for 1h --reason "a link is down, and known to be"
+    """
+    body: dict[str, Any] = {"namespace": namespace, "level": level, "seconds": seconds, "reason": reason}
+    tell(client, "change", do(client, "log-level", dry_run=dry_run, **body), "namespace")
+
+
+@click.command(short_help="Start, stop or restart the stub of a foreign domain.")
+@click.argument("what", type=click.Choice(["start", "stop", "restart"]))
+@click.argument("domain")
+@acts
+def stub(client: AdminClient, what: str, domain: str, reason: str, dry_run: bool) -> None:
+    """
+    Start, stop or restart the stub of a foreign domain.
+    """
+    found = do(client, "stubs", domain, what, dry_run=dry_run, reason=reason)
+    tell(client, f"{what} the stub", found, "domain")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from msgnode.cli import INTERRUPTED, REFUSED
+from msgnode.cli.admin.actions import do, tell
 from msgnode.cli.links.admin_client import AdminClient, asks_admin
 from msgnode.cli.links.layout import size
 from msgnode.structures.log_limits import printable
@@ -16,10 +17,13 @@ POLL_SECONDS = 0.2
 
 
 @click.command(short_help="Back up the state of a running node.")
-@click.option("--reason", default="", help="Why; written to the log of the node.")
+@click.option("--reason", default="", metavar="TEXT", help="Why; it goes into the audit log.")
+@click.option("--dry-run", is_flag=True, help="Only say where it would be made.")
 @click.option("--list", "only_list", is_flag=True, help="Show the backups that are kept, and make none.")
 @asks_admin
-def backup(reason: str, only_list: bool, admin: str, state: Path | None, as_json: bool) -> None:
+def backup(
+    reason: str, dry_run: bool, only_list: bool, admin: str, state: Path | None, as_json: bool
+) -> None:
     """
     Copy the state directory of a running node, as of one moment, into `admin.backup_dir` on the node's
     machine.
@@ -42,7 +46,13 @@ def backup(reason: str, only_list: bool, admin: str, state: Path | None, as_json
         lines = [_line(each) for each in found["backups"]] or ["no backups"]
         client.console.result("\n".join(lines), found)
         return
-    last = client.order("POST", "backup", query=[("reason", reason)] if reason else [])
+    if not reason:
+        raise click.UsageError("Missing option '--reason'.")
+    begun = do(client, "backup", dry_run=dry_run, reason=reason)
+    if dry_run:
+        tell(client, "make a backup in", begun, "directory")
+        return
+    last = begun["details"]
     try:
         while last["state"] == "running":
             time.sleep(POLL_SECONDS)

@@ -5,11 +5,22 @@ The group `msgnode admin`.
 import click
 
 from msgnode.cli.admin.access import audit, ban, bans, limit, limits, token, unban, unlimit
-from msgnode.cli.admin.actions import drain, expire_token, kick, probe, purge, reload, unbind, undrain
+from msgnode.cli.admin.actions import (
+    drain,
+    expire_token,
+    kick,
+    log_level,
+    probe,
+    purge,
+    reload,
+    stub,
+    unbind,
+    undrain,
+)
 from msgnode.cli.admin.backup import backup
 from msgnode.cli.admin.check import check
 from msgnode.cli.admin.history import history
-from msgnode.cli.admin.lists import address, config, connections, memory, nodes, pools, sessions
+from msgnode.cli.admin.lists import address, config, connections, memory, nodes, pools, sessions, stubs
 from msgnode.cli.admin.live import events, refusals, trace
 from msgnode.cli.admin.reports import session, status, why
 from msgnode.cli.admin.top import top
@@ -17,7 +28,8 @@ from msgnode.cli.admin.top import top
 VERBS = (
     *(status, top, sessions, session, connections, address, refusals, why, trace, events, probe),
     *(kick, purge, expire_token, unbind, ban, unban, bans, limit, unlimit, limits),
-    *(history, drain, undrain, reload, backup, config, memory, pools, nodes, check, token, audit),
+    *(history, drain, undrain, reload, log_level, backup, config, memory, pools, nodes, stubs, stub),
+    *(check, token, audit),
 )
 
 

@@ -9,10 +9,11 @@ import click
 
 from msgnode.cli.admin.times import Duration, date
 from msgnode.cli.admin.view import View, shows
-from msgnode.cli.links.layout import table, terminal_columns
+from msgnode.cli.links.layout import size, table, terminal_columns
 
 FINE_SECONDS, COARSE_SECONDS = 5.0, 300.0
 FINE_FROM = 2 * 3600.0  # so long each five seconds are kept
+BYTES = ("bytes", "rss", "disk_free")  # the ends of the names of figures in bytes
 FIGURES = "sessions_attached,in_messages,out_messages,refused,waiting_bytes,lag,rss"
 
 
@@ -41,6 +42,15 @@ def history(view: View, figures: str, since: float, rows: int) -> None:
     view.show(draw, "series", query=query)
 
 
+def shown(name: str, values: list[float]) -> str:
+    """
+    Returns the highest of these values of a figure, with its unit.
+    """
+    if not values:
+        return "-"
+    return size(int(max(values))) if name.endswith(BYTES) else f"{max(values):,.6g}"
+
+
 def lines(found: dict[str, Any], most: int) -> list[str]:
     """
     Returns a table of at most so many rows; each shows the highest value of its time.
@@ -48,9 +58,10 @@ def lines(found: dict[str, Any], most: int) -> list[str]:
     names, series = list(found["series"]), list(found["series"].values())
     number = max(map(len, series), default=0)
     each = max(1, -(-number // most))
-    cells = []
+    cells: list[list[str]] = []
     for first in range(0, number, each):
         values = [[value for value in of[first : first + each] if value is not None] for of in series]
-        at = found["start"] + first * found["step"]
-        cells.append([date(at), *(f"{max(some):,.6g}" if some else "-" for some in values)])
+        if cells or any(values):  # nothing from before the node started
+            at = found["start"] + first * found["step"]
+            cells.append([date(at), *map(shown, names, values)])
     return table(["TIME", *names], cells, terminal_columns())

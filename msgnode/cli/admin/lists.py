@@ -74,6 +74,10 @@ _cursor = click.option(
 )
 
 
+def _more(found: dict[str, Any]) -> str:
+    return f"more: --cursor {found['next']}" if found["next"] else ""
+
+
 @click.command(short_help="List sessions.")
 @click.argument("filter", required=False, default="")
 @click.option("--slow", "which", flag_value="slow", help="Only those whose clients do not read.")
@@ -84,11 +88,23 @@ _cursor = click.option(
 @click.option("--peer", default="", help="Only those from this IP address or network.")
 @click.option("--min-waiting-bytes", type=click.IntRange(0), default=0)
 @click.option("--idle-over", type=Duration(), help="Only those that sent nothing for so long.")
+@click.option("--user-agent", default="", help="Only those of a program whose name has this in it.")
+@click.option("--min-reconnects", type=click.IntRange(0), default=0, help="Came back so often in an hour.")
+@click.option("--anonymous", is_flag=True, help="Only those that showed no identity.")
+@click.option("--token-ends-in", type=Duration(), help="Only those whose token ends within this time.")
 @click.option("--sort", default="runtime", show_default=True, metavar="FIELD", help="-FIELD: largest first.")
 @_limit
 @_cursor
 @shows
-def sessions(view: View, filter: str, which: str | None, idle_over: float | None, **given: Any) -> None:
+def sessions(
+    view: View,
+    filter: str,
+    which: str | None,
+    idle_over: float | None,
+    token_ends_in: float | None,
+    anonymous: bool,
+    **given: Any,
+) -> None:
     """
     List the sessions whose runtimeURL, user or peer has FILTER in it.
 
@@ -98,16 +114,22 @@ def sessions(view: View, filter: str, which: str | None, idle_over: float | None
       msgnode admin sessions --slow
       msgnode admin sessions --sort -waiting_bytes --limit 3 --watch 2
       msgnode admin sessions --peer 10.0.0.0/8 --columns runtime,peer,in_bytes
+      msgnode admin sessions --min-reconnects 10 --columns runtime,reconnects_1h,user_agent
     """
 
     def draw(found: Any) -> Iterator[str]:
         yield from view.table(found["sessions"], SESSIONS)
         shown = f"{len(found['sessions']):,} of {found['matched']:,} that match"
-        yield f"{shown}, of {count(found['total'], 'session')}"
-        if found["next"]:
-            yield f"more: --cursor {found['next']}"
+        yield from view.below(f"{shown}, of {count(found['total'], 'session')}", _more(found))
 
-    query = [("q", filter), ("state", which), ("idle_over", idle_over), *given.items()]
+    query = [
+        ("q", filter),
+        ("state", which),
+        ("idle_over", idle_over),
+        ("token_ends_in", token_ends_in),
+        ("anonymous", "true" if anonymous else ""),
+        *given.items(),
+    ]
     view.show(draw, "sessions", query=query)
 
 
@@ -134,9 +156,8 @@ def connections(view: View, filter: str, closed: bool, **given: Any) -> None:
 
     def draw(found: Any) -> Iterator[str]:
         yield from view.table(found["connections"], CLOSED if closed else CONNECTIONS)
-        yield f"{len(found['connections']):,} of {found['matched']:,} that match"
-        if found["next"]:
-            yield f"more: --cursor {found['next']}"
+        shown = f"{len(found['connections']):,} of {found['matched']:,} that match"
+        yield from view.below(shown, _more(found))
 
     query = [("state", "closed" if closed else "open"), ("q", filter), *given.items()]
     view.show(draw, "connections", query=query)
@@ -166,9 +187,8 @@ def address(view: View, address: str, prefix: str, **given: Any) -> None:
 
     def draw(found: Any) -> Iterator[str]:
         yield from view.table(found["addresses"], columns)
-        yield f"{found['looked_at']:,} of {found['total']:,} addresses looked at"
-        if found["next"] is not None:
-            yield f"more: --cursor {found['next']}"
+        looked = f"{found['looked_at']:,} of {found['total']:,} addresses looked at"
+        yield from view.below(looked, _more(found))
 
     view.show(draw, "addresses", query=[("prefix", prefix), *given.items()])
 
@@ -212,6 +232,36 @@ def pools(view: View, scheme: str) -> None:
             yield from view.table(found["leases"], columns)
 
     view.show(draw, "pools", query=[("scheme", scheme)])
+
+
+@click.command(short_help="List the stubs of foreign domains.")
+@shows
+def stubs(view: View) -> None:
+    """
+    List the stubs of foreign domains that the node runs, with their states and figures.
+    """
+    columns = (
+        Column("DOMAIN", "name", name, True),
+        Column("STATE", "state", stub_state, True),
+        Column("SINCE", "since", ago),
+        Column("VERSION", "version", plain, True),
+        Column("WAITING", "waiting", plain),
+        Column("SUBSCRIBED", "subscribed", plain),
+        Column("FAILURES", "failures", plain),
+        Column("LAST ERROR", "last_error", plain, True),
+    )
+
+    def draw(found: Any) -> Iterator[str]:
+        if not found["stubs"]:
+            yield "no stubs: no message went to a foreign domain that this node accepts"
+            return
+        yield from view.table(found["stubs"], columns)
+
+    view.show(draw, "stubs")
+
+
+def stub_state(value: str) -> str:
+    return colored(value, {"live": "ok", "failed": "failed", "disconnected": "failed"}.get(value, value))
 
 
 @click.command(short_help="Show who holds the memory.")
@@ -259,7 +309,7 @@ def config(view: View, prefix: str, changed: bool) -> None:
     def draw(found: Any) -> Iterator[str]:
         rows = [row for row in found["keys"] if row["key"].startswith(prefix)]
         yield from view.table([r for r in rows if not changed or r["origin"] != "default"], columns)
-        yield f"{printable(found['file']) or 'no file'}, revision {found['revision']}"
+        yield from view.below(f"{printable(found['file']) or 'no file'}, revision {found['revision']}")
 
     view.show(draw, "config")
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from msgnode.cli import INTERRUPTED
+from msgnode.cli.admin.actions import do, tell
 from msgnode.cli.admin.times import Duration
 from msgnode.cli.links.admin_client import AdminClient, asks_admin
 from msgnode.structures.log_limits import printable
@@ -101,7 +102,8 @@ def parse_events(lines: Iterable[bytes]) -> Iterator[tuple[str, dict[str, Any]]]
 )
 @click.option("--max", "most", type=int, default=10_000, show_default=True, help="End after so many lines.")
 @click.option("--bodies", is_flag=True, help="With bodies; needs the role admin and admin.trace_bodies.")
-@click.option("--reason", default="", help="Why; written to the log of the node.")
+@click.option("--reason", required=True, metavar="TEXT", help="Why; it goes into the audit log.")
+@click.option("--dry-run", is_flag=True, help="Only say what it would show.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the lines as JSON to this file instead.")
 @asks_admin
 def trace(
@@ -114,6 +116,7 @@ def trace(
     most: int,
     bodies: bool,
     reason: str,
+    dry_run: bool,
     out: Path | None,
     admin: str,
     state: Path | None,
@@ -126,22 +129,26 @@ def trace(
 
     \b
     Examples:
-      msgnode admin trace --session runtime://example.org/ann --for 1m
-      msgnode admin trace --address comm://example.org/chat --out chat.jsonl
+      msgnode admin trace --session runtime://example.org/ann --for 1m --reason "asked by ann"
+      msgnode admin trace --address comm://example.org/chat --reason test --out chat.jsonl
     """
     client = AdminClient(admin, state, as_json)
     order: dict[str, Any] = {"seconds": seconds, "max": most, "bodies": bodies, "reason": reason}
     order |= {"session": session, "user": user, "peer": peer, "address": address, "id": message_id}
-    started = client.order("POST", "traces", body=order)
+    begun = do(client, "traces", dry_run=dry_run, **order)
+    if dry_run:
+        tell(client, "show messages of", begun, "filter")
+        return
+    started = begun["details"]["trace"]
     client.console.note(f"trace {started['id']} runs for {seconds:g} s; Ctrl-C ends it")
     if out is None:
-        _read_trace(client, started["id"], lambda data: _print(client, data))
+        _read_trace(client, started["id"], reason, lambda data: _print(client, data))
         return
     with out.open("wb", buffering=0) as file:
-        _read_trace(client, started["id"], file.write)
+        _read_trace(client, started["id"], reason, file.write)
 
 
-def _read_trace(client: AdminClient, id: str, use: Callable[[bytes], object]) -> None:
+def _read_trace(client: AdminClient, id: str, reason: str, use: Callable[[bytes], object]) -> None:
     interrupted = False
     try:
         at, is_over = 0, False
@@ -151,14 +158,14 @@ def _read_trace(client: AdminClient, id: str, use: Callable[[bytes], object]) ->
                 time.sleep(POLL_SECONDS)
             except KeyboardInterrupt:
                 interrupted = True
-                client.order("POST", "traces", id, "stop")
+                do(client, "traces", id, "stop", reason=reason)
                 time.sleep(2 * POLL_SECONDS)  # until the last lines are in the file
                 is_over = True
             while data := client.raw("traces", id, "lines", query=[("from", str(at))]):
                 use(data)
                 at += len(data)
     finally:
-        client.order("DELETE", "traces", id)
+        do(client, "traces", id, method="DELETE", reason=reason)
     if interrupted:
         raise SystemExit(INTERRUPTED)
 

@@ -49,4 +49,4 @@ def top(view: View, by: str, group: str, limit: int, over: float, once: bool) ->
 
 def _table(view: View, found: dict[str, Any]) -> list[str]:
     lines = view.table(found["rows"], TOP)
-    return [*lines, f"by {found['by']}, rates of the last {found['over']:.0f} s"]
+    return [*lines, *view.below(f"by {found['by']}, rates of the last {found['over']:.0f} s")]

@@ -84,7 +84,7 @@ def shows(command: F) -> F:
             help="Show it again each so many seconds, until Ctrl-C.",
         ),
         click.option("--columns", default="", metavar="A,B", help="Show these fields; --json has all names."),
-        click.option("--no-headers", is_flag=True, help="Leave out the heads of the columns."),
+        click.option("--no-headers", is_flag=True, help="Show the rows only."),
     )
     shown = operates(run)
     for option in reversed(options):
@@ -143,6 +143,12 @@ class View:
             else:
                 lines += [*draw(answer), ""]
         return lines[:-1]
+
+    def below(self, *lines: str) -> list[str]:
+        """
+        Returns what a list shows below its rows; nothing with --no-headers, for programs that read them.
+        """
+        return [] if self._no_headers else [line for line in lines if line]
 
     def table(self, rows: Sequence[dict[str, Any]], columns: Sequence[Column]) -> list[str]:
         """

@@ -15,8 +15,12 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgentEndpointFactory, IBodyProducer, IResponse
 from zope.interface import implementer
 
+from msgnode import __version__
+
 ANSWER_SECONDS = 45.0  # for an answer, more than the node holds a GET
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
+
+AGENT = f"msgnode/{__version__}"  # the name of this client for operators
 
 Got = Callable[[int, Headers, bytes], None]
 
@@ -103,7 +107,7 @@ class HTTPRequests:
         """
         Send a request, and call `got` with the status, the headers and the body of the answer.
         """
-        headers = Headers({b"Content-Type": [b"application/json"]})
+        headers = Headers({b"Content-Type": [b"application/json"], b"User-Agent": [AGENT.encode()]})
         if token:
             headers.setRawHeaders(b"Authorization", [b"Bearer " + token.encode()])
         producer = None if body is None else _Body(body)

@@ -74,6 +74,15 @@ class MemberLookup:
         """
         return bool(self._resolve(address)) or self._is_reached(address)
 
+    def came_here(self, address: str) -> bool:
+        """
+        Is it the address of one session, which this node holds, and no other member any more?
+        """
+        found = self._resolve(address)
+        if len(found) != 1 or found[0].is_node or found[0].sid in self._released:
+            return False
+        return not self._directory.holders(found[0].runtime)
+
     def is_held_elsewhere(self, address: str) -> bool:
         directory = self._directory
         found = directory.holders(address) if address.startswith(RUNTIMES) else directory.shared(address)

@@ -86,6 +86,8 @@ class MemberExchange:
         self.publish = sending.publish
         self.received, self.received_several = receiving.received, receiving.received_several
         self.copy_id = sending.copy_id
+        self.outgoing = exchange.outgoing
+        self.outgoing.came_here = lookup.came_here
         self._sending = sending
         self._exchange = exchange
         exchange.members = self
@@ -105,7 +107,7 @@ class MemberExchange:
         self._node.join_cluster(self)
         self._node.router.receipts.send_elsewhere = self.send_elsewhere
         self._exchange.receipts.send_elsewhere = self.send_elsewhere
-        self._exchange.outgoing.send_elsewhere = self.send_elsewhere
+        self.outgoing.send_elsewhere = self.send_elsewhere
 
     def forward(self, message: Message, session: Session, nodes: tuple[str, ...] | None) -> bool:
         to = message.to
@@ -129,12 +131,15 @@ class MemberExchange:
 
     def send_elsewhere(self, message: Message) -> None:
         """
-        Sends a receipt or an answer of this node to the member where the session is now that asked here.
-        Never raises.
+        Sends a receipt or an answer of this node to the member where the session is now that asked; an answer
+        also to another domain. Never raises.
         """
         to = message.to
         assert isinstance(to, str)
         if not self._lookup.is_own(to):
+            home = self._exchange.homes.home(to) if message.type == "response" else ""
+            gateway = self._exchange.gateways.choose(home) if home else ""
+            self._follow((gateway,) if gateway else (), message)
             return
         nodes = self.holders(to, False)
         asked = None if nodes else self.ask(to)

@@ -230,11 +230,11 @@ class MemberSending:
 
 def _asserted(message: Message) -> dict[str, str]:
     """
-    The identity of a sender in another domain, as that domain says.
+    The identity of a sender in another domain, as that domain says, or of one at another member.
     """
     came_from: Peer | None = getattr(message.origin, "came_from", None)
     if came_from is None or came_from.identity is None:
-        return {}
+        return dict(getattr(message.origin, "sender_fields", ()))
     identity = came_from.identity
     return {"issuer": came_from.issuer, "user": identity.user, "idp": identity.provider}
 

@@ -7,10 +7,11 @@ from collections import deque
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.cluster.membership import Members
-from msgnode.cluster.moves.handover import MOVING, OVER, Handover
-from msgnode.cluster.moves.wire import AnyStatement, Fragment, Messages, encode
+from msgnode.cluster.moves.handover import MOVING, OVER, STATING, Handover
+from msgnode.cluster.moves.wire import AnyStatement, Fragment, Messages, State, encode
 
 MOVING_AT_ONCE = 32  # handovers whose messages are under way to one member: 8 MiB
+STATE_BYTES = 8 * 1024 * 1024  # of states that are on their way to one member, and of one state more
 BYTES_PER_TURN = 512 * 1024
 STATEMENTS_PER_TURN = 64
 REPLIES_PER_TURN = 256
@@ -35,6 +36,9 @@ class Departures:
         self._ready: dict[bytes, None] = {}  # handovers that may have something to send, in order
         self._moving: set[bytes] = set()
         self._parked: dict[bytes, None] = {}  # handovers that wait until fewer are moving
+        self._stating: dict[bytes, int] = {}  # handovers whose state is on its way, and its bytes
+        self._state_bytes = 0
+        self._stateless: dict[bytes, None] = {}  # handovers that wait until there is room for their state
 
     def link_up(self) -> None:
         self.is_up = self._has_room = True
@@ -49,6 +53,9 @@ class Departures:
         self._ready.clear()
         self._moving.clear()
         self._parked.clear()
+        self._stating.clear()
+        self._state_bytes = 0
+        self._stateless.clear()
 
     def room(self) -> None:
         self._has_room = self.is_up
@@ -70,6 +77,8 @@ class Departures:
         """
         id = handover.release.id
         self._moving.discard(id)
+        if handover.phase != STATING:
+            self._note_state(id, 0)
         if handover.phase == OVER:
             self.handovers.pop(id, None)
         elif self.is_up:
@@ -108,12 +117,26 @@ class Departures:
             self._ready[handover.release.id] = None
             if isinstance(statement, Messages | Fragment):
                 self._moving.add(handover.release.id)
+            elif isinstance(statement, State):
+                self._note_state(handover.release.id, statement.size)
             payload = encode(statement)
             size += len(payload)
             self._unsent = payload
             if not self._send_unsent():
                 return False
-        return bool(self._replies or self._ready or (self._parked and not self._is_moving_enough))
+        is_parked = (self._parked and not self._is_moving_enough) or (
+            self._stateless and self._has_room_for_state
+        )
+        return bool(self._replies or self._ready or is_parked)
+
+    def _note_state(self, id: bytes, size: int) -> None:
+        self._state_bytes += size - self._stating.pop(id, 0)
+        if size:
+            self._stating[id] = size
+
+    @property
+    def _has_room_for_state(self) -> bool:
+        return self._state_bytes < STATE_BYTES
 
     @property
     def _is_moving_enough(self) -> bool:
@@ -121,7 +144,8 @@ class Departures:
 
     def _next_ready(self) -> Handover | None:
         """
-        The next handover that may have something to send. One with messages waits while others are moving.
+        The next handover that may have something to send. One with messages waits while others are moving,
+        and one whose state comes next while those of others are on their way.
         """
         while self._ready:
             id = next(iter(self._ready))
@@ -129,9 +153,23 @@ class Departures:
             handover = self.handovers.get(id)
             if handover is None:
                 continue
-            if handover.phase != MOVING or id in self._moving or not self._is_moving_enough:
+            if handover.makes_state:
+                self._note_state(id, 0)  # of an earlier attempt
+                if self._has_room_for_state:
+                    return handover
+                self._stateless[id] = None
+            elif handover.phase != MOVING or id in self._moving or not self._is_moving_enough:
                 return handover
-            self._parked[id] = None
+            else:
+                self._parked[id] = None
+        return self._next_parked()
+
+    def _next_parked(self) -> Handover | None:
+        while self._stateless and self._has_room_for_state:
+            id = next(iter(self._stateless))
+            del self._stateless[id]
+            if id in self.handovers:
+                return self.handovers[id]
         while self._parked and not self._is_moving_enough:
             id = next(iter(self._parked))
             del self._parked[id]

@@ -2,7 +2,7 @@
 The handover of one session to its new holder, as the member that releases it sees it.
 """
 
-from msgnode.cluster.moves.session_holder import Release, SessionHolder
+from msgnode.cluster.moves.session_holder import Claims, Release, SessionHolder
 from msgnode.cluster.moves.wire import (
     MAX_CLAIMS,
     AnyStatement,
@@ -36,12 +36,20 @@ class Handover:
         self.sent_at = 0.0
         self._holder = holder
         self._part_bytes = part_bytes
-        self._state = b""
+        self._state: bytes | None = None  # None: it is made when there is room for it
+        self._wants: Claims = []
         self._at = 0  # the offset of the next part of the state, or of a large message
         self._key = 0
         self._large: tuple[int, bytes] | None = None
         self._must_offer = True
         self.is_awaited = False  # an acknowledgement
+
+    @property
+    def makes_state(self) -> bool:
+        """
+        Does the next statement begin with all of the session's state in memory?
+        """
+        return self.phase == STATING and self._state is None and not (self._must_offer or self.is_awaited)
 
     def offer_again(self) -> None:
         """
@@ -58,8 +66,8 @@ class Handover:
         self.is_awaited = False
         self._at, self._large = 0, None
         if want.key < 0:
-            self.phase = STATING
-            self._state = self._holder.state(self.release, want.claims[:MAX_CLAIMS])
+            self.phase, self._state = STATING, None
+            self._wants = want.claims[:MAX_CLAIMS]
         else:
             self._moved(want.key)
 
@@ -77,7 +85,7 @@ class Handover:
 
     def _moved(self, key: int) -> None:
         self.is_imported = True
-        self.phase, self._state = MOVING, b""
+        self.phase, self._state = MOVING, None
         self._at, self._large = 0, None
         if key > self._key:
             self._key = key
@@ -99,6 +107,8 @@ class Handover:
         return None
 
     def _next_state(self) -> State:
+        if self._state is None:
+            self._state = self._holder.state(self.release, self._wants)
         data = self._state[self._at : self._at + self._part_bytes]
         part = State(self.release.id, self._at, len(self._state), data)
         self._at += len(data)

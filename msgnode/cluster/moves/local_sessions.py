@@ -3,8 +3,6 @@ The sessions of this node, as moves see them (SessionHolder): real ones, with th
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
 from weakref import WeakSet
 
 import msgspec
@@ -13,78 +11,21 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.bus.router import Router
 from msgnode.cluster.moves import session_transfer as transfer
+from msgnode.cluster.moves.node_parts import NoRequests, Parts, Requests
 from msgnode.cluster.moves.overlap import CopyId, SessionOverlap
 from msgnode.cluster.moves.session_holder import Claims, Release
 from msgnode.protocol.close_codes import SUPERSEDED, Closing
 from msgnode.protocol.message import Message
-from msgnode.sessions.limits.memory_budget import Budget
-from msgnode.sessions.persistence import MessageLog, SessionMove
+from msgnode.sessions.persistence import SessionMove
 from msgnode.sessions.principal import read_proof
 from msgnode.sessions.session import Session
-from msgnode.structures.time_slices import Slices
 
 log = Logger()
 
 MAX_COPIES = 500_000  # whose ids are remembered, for all sessions together
 MAX_OVER = 20_000  # handovers whose end is remembered, in case that the other member did not hear of it
 EXPECT_SECONDS = 10.0  # between two looks whether another member still has a session
-
-
-class Routes(transfer.Bindings, Protocol):
-    """
-    The routing table, as moves use it.
-    """
-
-    def join(self, session: Session) -> None: ...
-    def forget(self, session: Session) -> None: ...
-
-
-class Registered(Protocol):
-    """
-    The table of the sessions' registrations at the domain registry.
-    """
-
-    def of(self, session: Session) -> list[str]: ...
-    def restore(self, session: Session, url: str, owner: str) -> None: ...
-    def forget(self, session: Session) -> None: ...
-
-
-class Identities(Protocol):
-    """
-    The timers of the sessions' identities.
-    """
-
-    def resume(self, session: Session) -> object: ...
-
-
-class Parts(transfer.Parts, Protocol):
-    """
-    The parts of a node that its moving sessions need.
-    """
-
-    slices: Slices
-    message_log: MessageLog
-    budget: Budget
-
-    @property
-    def registered(self) -> Registered: ...
-
-    @property
-    def router(self) -> Router: ...
-
-    @property
-    def identity_expiry(self) -> Identities: ...
-
-    @property
-    def routes(self) -> Routes: ...
-
-    @property
-    def together(self) -> AbstractContextManager[Any]:
-        """
-        The collection of the output of one piece of work, so that it is on disk before it is sent.
-        """
 
 
 class LocalSessions:
@@ -107,6 +48,7 @@ class LocalSessions:
         self.more: Callable[[str], None] = lambda name: None
         self.own_flushed: Callable[[], Deferred[None]]
         self.flushed: Callable[[str], Deferred[None]]
+        self.requests: Requests = NoRequests()
         self.has_others: Callable[[str], bool] = lambda name: False  # do other members have the session?
         # Why the connections of sessions that leave are closed, by name; else they are superseded.
         self.closings: dict[str, Closing] = {}
@@ -263,14 +205,17 @@ class LocalSessions:
         for epoch, received in claims:
             if outbox is not None and outbox.epoch == epoch and received > outbox.acknowledged:
                 outbox.acknowledge(min(received, outbox.last))
-        registered = self._node.registered.of(session)
         try:
-            return transfer.export_state(session, self._sessions, registered, self._bindings(release.id))
+            return self._export(session, release)
         except OSError as why:
             log.warn("{name} loses messages that cannot be read: {why}", name=session.runtime, why=str(why))
             if outbox is not None:
                 outbox.drop_unreadable(count_missed=True)
-            return transfer.export_state(session, self._sessions, registered, self._bindings(release.id))
+            return self._export(session, release)
+
+    def _export(self, session: Session, release: Release) -> bytes:
+        registered, asked = self._node.registered.of(session), self.requests.awaited_of(session)
+        return transfer.export_state(session, self._sessions, registered, self._bindings(release.id), asked)
 
     def _bindings(self, id: bytes) -> dict[str, int]:
         return self._left_bindings.get(id, self._leaving[id].bindings)
@@ -322,6 +267,7 @@ class LocalSessions:
         self._released_at.pop(release.id, None)
         self._forget_handovers(session)
         self._node.registered.forget(session)
+        self.requests.forget_awaited(session)
         self._sessions.forget_released(session)
         self._settle_soon()
 
@@ -360,6 +306,7 @@ class LocalSessions:
             shown = session.proof
             self._node.registered.restore(session, url, shown.user if shown is not None else session.identity)
             self._node.session_store.registered(session.sid, url)
+        self.requests.adopt_awaited(found.asked, session)
         session.write_state()
         self.flush(session)
         bound = self._node.slices.begin(self._bind(steps, session))

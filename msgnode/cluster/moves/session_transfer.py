@@ -12,12 +12,13 @@ import msgspec
 from msgspec import Meta
 
 from msgnode.cluster.directory.wire import Address, Counter
+from msgnode.links.exchange.awaited import MAX_MOVED, MovedRequest
 from msgnode.sessions.allocation_keys import Keys
 from msgnode.sessions.inbox import Inbox
 from msgnode.sessions.mailbox import sent_id
 from msgnode.sessions.persistence import SessionMove, SessionStore
 from msgnode.sessions.principal import read_proof
-from msgnode.sessions.queue import FOREVER, QueuedMessage
+from msgnode.sessions.queue import ANY_NODE, FOREVER, QueuedMessage
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import Sessions
 from msgnode.structures.time_slices import ADDRESSES
@@ -30,7 +31,8 @@ class Message(msgspec.Struct, array_like=True):
     An undelivered message. `number` is 0 unless it was sent; `ttl` in seconds, -1 without a limit. `copy` is
     the id that all copies of a message have, if others may have come to the new holder by themselves. A
     `late` one came after the session was released. `is_awaited`: a copy will come to the new holder by
-    itself, for its sender's node knew of that.
+    itself, for its sender's node knew of that. `is_asked`: its sender gets an answer if it is never
+    delivered.
     """
 
     number: int
@@ -40,6 +42,7 @@ class Message(msgspec.Struct, array_like=True):
     copy: CopyId | None = None
     late: bool = False
     is_awaited: bool = False
+    is_asked: bool = False
 
 
 class Numbers(msgspec.Struct):
@@ -82,6 +85,7 @@ class State(msgspec.Struct):
     keys: list[tuple[str, Address]]
     claims: dict[str, Counter] = {}
     registered: list[Address] = []
+    asked: Annotated[list[MovedRequest], Meta(max_length=MAX_MOVED)] = []
 
 
 class Bindings(Protocol):
@@ -114,10 +118,11 @@ def export_state(
     sessions: Sessions,
     registered: list[str] | None = None,
     bindings: Mapping[str, int] | None = None,
+    asked: list[MovedRequest] | None = None,
 ) -> bytes:
     """
-    The state of the session, with the addresses that it has registered, and its bindings unless others are
-    given. OSError if a message cannot be read back.
+    The state of the session, with the addresses that it has registered, the requests that it `asked`, and its
+    bindings unless others are given. OSError if a message cannot be read back.
     """
     bindings = session.bindings if bindings is None else bindings
     mailbox = session.mailbox
@@ -137,6 +142,7 @@ def export_state(
         ],
         claims=session.move.claims if session.move is not None else {},
         registered=registered or [],
+        asked=asked or [],
     )
     return msgspec.msgpack.encode(state)
 
@@ -172,7 +178,7 @@ def export_messages(
 
 def _export(kept: QueuedMessage, number: int, sessions: Sessions) -> Message:
     ttl = -1.0 if kept.until == FOREVER else max(0.0, kept.until - sessions.now())
-    return Message(number, kept.priority, ttl, sessions.journal.data(kept))
+    return Message(number, kept.priority, ttl, sessions.journal.data(kept), is_asked=kept.asker != 0)
 
 
 def read_state(data: bytes) -> State:
@@ -295,12 +301,14 @@ def import_late(message: Message, session: Session, sessions: Sessions) -> Queue
     Queue a message that the other node got after it had released the session.
     """
     until = _until(message, sessions)
-    return session.mailbox.adopt_late(message.data, until, message.priority, message.copy)
+    asker = ANY_NODE if message.is_asked else 0
+    return session.mailbox.adopt_late(message.data, until, message.priority, message.copy, asker)
 
 
 def _import(message: Message, session: Session, sessions: Sessions) -> None:
     until = _until(message, sessions)
-    session.mailbox.adopt(message.data, until, message.priority, message.number, message.copy)
+    asker = ANY_NODE if message.is_asked else 0
+    session.mailbox.adopt(message.data, until, message.priority, message.number, message.copy, asker)
 
 
 def _until(message: Message, sessions: Sessions) -> float:

@@ -58,7 +58,8 @@ class LeavingBodies:
     def put(self, head: RelayedRequest | RelayedResponse, body: bytes) -> None:
         head.size, head.data = len(body), b""
         if isinstance(head, RelayedRequest):
-            head_bytes = len(head.query.encode()) + len(head.identity.encode())
+            head_bytes = len(head.query.encode()) + len(head.identity.encode()) + len(head.path.encode())
+            head_bytes += sum(len(name) + len(value.encode()) for name, value in head.headers)
         else:
             head_bytes = 0
         self.size += len(body)

@@ -37,7 +37,7 @@ RETRY_SECONDS = 0.25
 MAX_REMOTE = 10_000  # connections of one member
 MAX_WAITING_BYTES = 16 * 1024 * 1024  # of one client's messages while its session is sought
 MESSAGE_OVERHEAD_BYTES = 100  # of memory for a message that waits
-REQUESTS_ONLY = frozenset(("poll", "rest"))  # connectors without a connection that could stay
+REQUESTS_ONLY = frozenset(("poll", "rest", "events"))  # connectors without a connection that could stay
 
 log = Logger()
 

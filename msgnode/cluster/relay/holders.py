@@ -21,7 +21,7 @@ from msgnode.cluster.relay.relay import NotRelayed
 from msgnode.structures.bounded_cache import BoundedCache
 from msgnode.structures.token_bucket import refilled
 
-SUBJECT = "session-token"
+SUBJECT, NAME_SUBJECT = "session-token", "session-name"
 ASK_SECONDS = 1.0
 UNKNOWN_SECONDS = 1.0  # for which members are not asked again for a token that none of them knows
 MAX_UNKNOWN = 10_000
@@ -160,6 +160,30 @@ class TokenHolders:
                 each.callback(result)
             else:
                 each.errback(result)
+
+
+class SessionNames:
+    """
+    The runtimeURLs of sessions, by the hash of their token, as their holders say.
+
+    `name_of` has that of a session of this node, "" if it is not here. A member that asks has the token.
+    """
+
+    def __init__(self, requests: MemberRequests, name_of: Callable[[bytes], str]) -> None:
+        self._requests = requests
+        self._name_of = name_of
+        requests.offer(NAME_SUBJECT, self._asked)
+
+    def _asked(self, node: str, token_hash: bytes) -> bytes:
+        if len(token_hash) != HASH_BYTES:
+            raise ValueError(f"a hash of {len(token_hash)} bytes")
+        return self._name_of(token_hash).encode()
+
+    def find(self, node: str, token_hash: bytes) -> Deferred[str]:
+        """
+        The runtimeURL of the session at that member; "" if it is not there. Fails with Rejected.
+        """
+        return self._requests.ask(node, NAME_SUBJECT, token_hash, ASK_SECONDS).addCallback(bytes.decode)
 
 
 class SidTags:

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-POLL, MESSAGE, SOCKET_IO = "poll", "message", "socket.io"
+POLL, MESSAGE, RESOURCE, SOCKET_IO = "poll", "message", "resource", "socket.io"
 
 HEAD_BYTES = 4096  # of a part, around its data; far more than it needs
 MAX_QUERY_CHARS = 8192
@@ -32,8 +32,9 @@ class RelayedRequest(Statement, tag="request"):
     A request of a client, as the member that it reached has checked it: its origin is allowed there, and
     `peer` and `identity` are its address and the name in its certificate as seen there.
 
-    `resource` is POLL, MESSAGE or SOCKET_IO. `token_hash` is the hash of its session token, empty for
-    Socket.IO. The body has `size` bytes, of which `data` is the first part.
+    `resource` is POLL, MESSAGE, RESOURCE or SOCKET_IO. `token_hash` is the hash of its session token, empty
+    for Socket.IO. The body has `size` bytes, of which `data` is the first part. Of a request to RESOURCE,
+    `path` is the address, and `headers` has its conditions and preferences.
     """
 
     number: Number
@@ -45,6 +46,10 @@ class RelayedRequest(Statement, tag="request"):
     identity: Annotated[str, Meta(max_length=2048)]
     size: Number = 0
     data: Data = b""
+    path: Annotated[str, Meta(max_length=MAX_QUERY_CHARS)] = ""
+    headers: Annotated[
+        list[tuple[Word, Annotated[str, Meta(max_length=MAX_QUERY_CHARS)]]], Meta(max_length=16)
+    ] = []
 
 
 class RelayedResponse(Statement, tag="response"):

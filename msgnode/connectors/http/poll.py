@@ -20,6 +20,7 @@ from msgnode.connectors.http.relaying import Relaying
 from msgnode.connectors.http.requests import (
     MAX_WAIT_SECONDS,
     WAIT_SECONDS,
+    agent_of,
     allow_origin,
     bearer,
     identity_of,
@@ -213,7 +214,7 @@ class PollResource(Resource):
         peer = peer_of(request, self._node.connection_limits)
         client = PollConnection(peer, self._node.sessions, self._cork, self._clock)
         client.identity = identity_of(request)
-        client.origin = origin_of(request)
+        client.origin, client.user_agent = origin_of(request), agent_of(request)
         return client
 
     # -- GET -----------------------------------------------------------------

@@ -45,7 +45,7 @@ class PollConnection:
 
     connector = "poll"
     bearer = ""
-    origin = ""  # of the page that made its first request
+    origin = user_agent = ""  # of the page and the program that made its first request
     acks_by_request = True
 
     def __init__(self, peer: str, sessions: Sessions, cork: Cork, clock: IReactorTime) -> None:

@@ -14,10 +14,18 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request
 
 from msgnode.cluster.relay.relay import whole_refusal
-from msgnode.cluster.relay.wire import NOT_HELD, RelayedRequest, RelayedResponse
+from msgnode.cluster.relay.wire import NOT_HELD, RESOURCE, RelayedRequest, RelayedResponse
 from msgnode.node import Node
 
-HEADERS = (b"Content-Type", b"Cache-Control", b"Retry-After", b"Allow")  # of a response that is relayed
+HEADERS = (  # of a response that is relayed
+    b"Content-Type",
+    b"Cache-Control",
+    b"Retry-After",
+    b"Allow",
+    b"ETag",
+    b"Preference-Applied",
+)
+METHODS = {RESOURCE: ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")}  # of those that have more than two
 MAX_VALUE_CHARS = 200
 
 
@@ -84,7 +92,11 @@ class RelayedHTTPRequest(Request):
         self.path = b"/" + relayed.resource.encode()
         self.uri = self.path + b"?" + relayed.query.encode("latin-1", "replace")
         self.clientproto = b"HTTP/1.0"  # so that the response is not chunked
-        self.postpath: list[bytes] = []
+        self.postpath: list[bytes] = [relayed.path.encode("latin-1", "replace")] if relayed.path else []
+        for name, value in relayed.headers:
+            self.requestHeaders.addRawHeader(
+                name.encode("latin-1", "replace"), value.encode("latin-1", "replace")
+            )
         self.content = BytesIO(relayed.data)
 
 
@@ -102,7 +114,7 @@ class RelayedRequests:
         The response. To cancel it says that the client is gone.
         """
         resource = self._resources.get(relayed.resource)
-        if resource is None or relayed.method not in ("GET", "POST"):
+        if resource is None or relayed.method not in METHODS.get(relayed.resource, ("GET", "POST")):
             return succeed(whole_refusal(501, f"{relayed.resource[:40]!r} is not relayed"))
         if relayed.token_hash and self._node.sessions.by_token_hash(relayed.token_hash) is None:
             return succeed(RelayedResponse(0, NOT_HELD, []))

@@ -15,15 +15,18 @@ from msgnode.cluster.relay.relay import NotRelayed
 from msgnode.cluster.relay.wire import (
     MAX_QUERY_CHARS,
     NOT_HELD,
+    RESOURCE,
     SOCKET_IO,
     RelayedRequest,
     RelayedResponse,
 )
 from msgnode.connectors.http.relayed import RelayedHTTPRequest
 from msgnode.connectors.http.requests import (
+    CONDITIONAL_HEADERS,
     MAX_WAIT_SECONDS,
     SESSION_TOKEN_PREFIX,
     bearer,
+    headers,
     identity_of,
     peer_of,
 )
@@ -115,6 +118,8 @@ class Relaying:
             token_hash,
             peer_of(request, self._node.connection_limits)[:MAX_PEER_CHARS],
             identity_of(request)[:MAX_IDENTITY_CHARS],
+            path=b"/".join(request.postpath or []).decode("latin-1") if self._resource == RESOURCE else "",
+            headers=_headers(request) if self._resource == RESOURCE else [],
         )
 
     def _begin(self, request: Request, work: Coroutine[Deferred[Any], Any, RelayedResponse]) -> int:
@@ -123,6 +128,16 @@ class Relaying:
         answered.addErrback(_refuse, request)
         request.notifyFinish().addErrback(lambda gone: answered.cancel())
         return NOT_DONE_YET
+
+
+def _headers(request: Request) -> list[tuple[str, str]]:
+    """
+    The conditions and preferences of a request.
+    """
+    found = [(name.decode(), ",".join(headers(request, name))) for name in CONDITIONAL_HEADERS]
+    if sum(len(value) for _, value in found) > MAX_QUERY_CHARS:
+        raise Rejected(f"conditions and preferences have at most {MAX_QUERY_CHARS} characters")
+    return [(name, value) for name, value in found if value]
 
 
 def _body(request: Request) -> bytes:

@@ -2,6 +2,7 @@
 The token, the parameters and the origin of an HTTP request.
 """
 
+import sys
 from urllib.parse import parse_qs, urlsplit
 
 from twisted.web.server import Request
@@ -14,7 +15,12 @@ from msgnode.transport.sockets import bearer_token, verified_name
 
 WAIT_SECONDS, MAX_WAIT_SECONDS = 25.0, 30.0  # for which a request may wait; common proxies allow no more
 SESSION_TOKEN_PREFIX = "mns_"
+MAX_AGENT_CHARS = 200
 MAX_ANSWER_BYTES = 1024 * 1024  # of the messages in one answer to a poll; the others stay in the mailbox
+CONDITIONAL_HEADERS = (b"If-Match", b"If-None-Match", b"Prefer")  # by which resources are asked
+# Of requests and answers of pages of other origins.
+ALLOWED_HEADERS = b"Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Prefer"
+EXPOSED_HEADERS = b"ETag, Preference-Applied, Retry-After"
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 
@@ -66,6 +72,20 @@ def origin_of(request: Request) -> str:
     return next(iter(headers(request, b"Origin")), "")
 
 
+def agent_of(request: Request) -> str:
+    """
+    The program that sends the request, as it names itself.
+    """
+    return agent_named(next(iter(headers(request, b"User-Agent")), ""))
+
+
+def agent_named(text: str) -> str:
+    """
+    The name of a client's program, cut; equal ones are kept once.
+    """
+    return sys.intern(text[:MAX_AGENT_CHARS])
+
+
 def peer_of(request: Request, connection_limits: ConnectionLimits) -> str:
     if isinstance(request, RelayedHTTPRequest):
         return request.peer
@@ -84,11 +104,16 @@ def authority_of(url: str, like: str = "") -> tuple[str, int | None]:
         return "", None
 
 
-def allow_origin(request: Request, allowed: list[str], cookies: bool = False) -> bool:
+def allow_origin(
+    request: Request,
+    allowed: list[str],
+    cookies: bool = False,
+    methods: tuple[bytes, ...] = (b"GET", b"POST"),
+) -> bool:
     """
     CORS: a page of another origin may ask where it may open a WebSocket.  False: it may not.
 
-    `cookies`: its client insists on sending some, so `*` would not do.
+    `cookies`: its client insists on sending some, so `*` would not do. `methods` are those of the resource.
     """
     origin = next(iter(headers(request, b"Origin")), "")
     if "*" not in allowed or (cookies and origin):
@@ -101,9 +126,9 @@ def allow_origin(request: Request, allowed: list[str], cookies: bool = False) ->
     request.setHeader(b"Access-Control-Allow-Origin", b"*" if any_origin else origin.encode("latin-1"))
     if cookies:
         request.setHeader(b"Access-Control-Allow-Credentials", b"true")
-    request.setHeader(b"Access-Control-Expose-Headers", b"Retry-After")
+    request.setHeader(b"Access-Control-Expose-Headers", EXPOSED_HEADERS)
     if request.method == b"OPTIONS":
-        request.setHeader(b"Access-Control-Allow-Methods", b"GET, POST, OPTIONS")
-        request.setHeader(b"Access-Control-Allow-Headers", b"Authorization, Content-Type")
+        request.setHeader(b"Access-Control-Allow-Methods", b", ".join([*methods, b"OPTIONS"]))
+        request.setHeader(b"Access-Control-Allow-Headers", ALLOWED_HEADERS)
         request.setHeader(b"Access-Control-Max-Age", b"86400")
     return True

@@ -73,7 +73,7 @@ class SocketClient:
     ) -> None:
         self.sid = sid
         self.version = version
-        self.peer = self.identity = self.bearer = self.origin = ""
+        self.peer = self.identity = self.bearer = self.origin = self.user_agent = ""
         self.session: Session | None = None
         self.write_paused = True
         self.acks_by_request = True

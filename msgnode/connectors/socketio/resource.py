@@ -13,7 +13,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.cluster.relay.wire import SOCKET_IO
 from msgnode.connectors.http.relaying import Relaying
-from msgnode.connectors.http.requests import allow_origin, bearer, origin_of, parameters, peer_of
+from msgnode.connectors.http.requests import agent_of, allow_origin, bearer, origin_of, parameters, peer_of
 from msgnode.connectors.http.site import Upgrade
 from msgnode.connectors.socketio import codec
 from msgnode.connectors.socketio.client import SocketClient
@@ -121,7 +121,7 @@ class SocketIO(Resource):
         client.peer = peer_of(request, self._node.connection_limits)
         client.identity = verified_name(request.channel.transport)
         client.bearer = bearer(request) or ""
-        client.origin = origin_of(request)
+        client.origin, client.user_agent = origin_of(request), agent_of(request)
         client.begin(None, ["websocket"])
         why = client.refusal
         if why is not None:

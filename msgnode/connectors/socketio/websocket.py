@@ -70,7 +70,7 @@ class SocketIOWebSocket(NodeWebSocket):
             return
         self.client = client = self.factory.make_client(self._version)
         client.peer = self.peer
-        client.origin = self.origin
+        client.origin, client.user_agent = self.origin, self.user_agent
         client.identity = verified_name(self.transport)
         client.bearer, self._bearer = self._bearer, ""
         client.begin(self, [])

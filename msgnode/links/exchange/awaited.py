@@ -4,10 +4,15 @@ comes back.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from msgnode.bus.receipts import is_awaited
 from msgnode.links.exchange.receipts import digest_of, units_of
 from msgnode.links.exchange.status import AGAIN_SECONDS, GRACE_SECONDS, HELD_SECONDS
+from msgnode.protocol.address import MAX_ADDRESS_CHARS
 from msgnode.protocol.message import Message
 from msgnode.structures.bounded_cache import BoundedCache
 from msgnode.structures.deadlines import Deadlines
@@ -18,7 +23,27 @@ LATE_SECONDS = 3600.0  # for which a request is known to have been answered in p
 MAX_NODES = 4096  # that have begun again
 MAX_AWAITED = 50_000  # requests of clients here that other domains have not answered; fewer with long names
 
+MAX_MOVED = 1000  # requests of one session that move with it: the newest ones
+
 PROVISIONAL = (b'"code":1', b'"code": 1')
+
+_Address = Annotated[str, Meta(max_length=MAX_ADDRESS_CHARS)]
+
+
+class MovedRequest(msgspec.Struct, array_like=True):
+    """
+    A request that moves with the session which waits for its answer. `node` has it; its time to live ends in
+    `left_seconds`.
+    """
+
+    id: int | str
+    type: str
+    from_: _Address
+    to: _Address
+    transaction: int | str | None
+    log: bool
+    node: _Address
+    left_seconds: float
 
 
 class Sent:
@@ -149,6 +174,38 @@ class AwaitedAnswers:
         A node began again, perhaps without its memory: what it had taken it may have lost.
         """
         self._restarts.put(node, self._seconds())
+
+    def of(self, sid: int) -> list[MovedRequest]:
+        """
+        The newest requests of the session with that sid, oldest first.
+        """
+        now = self._seconds()
+        return [
+            MovedRequest(
+                sent.id, sent.type, sent.from_, to, sent.transaction, sent.log, sent.node, sent.until - now
+            )
+            for _, (sent, to) in self._table.of(sid, sid)[-MAX_MOVED:]
+        ]
+
+    def adopt(self, request: MovedRequest, sid: int) -> list[tuple[Sent, str]]:
+        """
+        Notes a request of a session that came here from another node of the domain. Returns as `put`.
+        """
+        message = Message(
+            request.id, request.type, request.to, request.from_, transaction=request.transaction
+        )
+        message.log = request.log
+        sent = Sent(message, sid, False, request.node, self._seconds() + request.left_seconds)
+        sent.acknowledged_at = self._seconds()
+        return self.put(sent)
+
+    def forget(self, sid: int) -> None:
+        """
+        The session with that sid is at another node, and waits there.
+        """
+        for digest, _ in self._table.of(sid, sid):
+            self._table.remove(digest)
+            self._deadlines.discard(digest)
 
     @property
     def is_due(self) -> bool:

@@ -394,6 +394,9 @@ class Exchange:
 
     # -- ForeignDomains ------------------------------------------------------------------
 
+    def home(self, address: str) -> str:
+        return self.homes.home(address)
+
     def decides(self, address: str, session: Session, message: Message | None = None) -> bool:
         arrival = message.origin if message is not None else None
         is_redirected = False

@@ -75,7 +75,7 @@ class NodeParts(Protocol):
     @property
     def ingress(self) -> Ingress: ...
 
-    def federate(self, foreign: ForeignDomains) -> None:
+    def federate(self, foreign: ForeignDomains | None) -> None:
         """
-        Connects the other domains to the parts that look up addresses.
+        Connects the other domains to the parts that look up addresses; None: there are none any more.
         """

@@ -16,7 +16,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from msgnode.bus.router import Router
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.links.exchange.allocations import Allocations
-from msgnode.links.exchange.awaited import AwaitedAnswers, Sent
+from msgnode.links.exchange.awaited import AwaitedAnswers, MovedRequest, Sent
 from msgnode.links.exchange.counts import ExchangeCounts
 from msgnode.links.exchange.deliveries import Deliveries
 from msgnode.links.exchange.domains import Gateways, HomeDomains
@@ -82,6 +82,8 @@ class Outgoing:
     ) -> None:
         # Sends an answer to the other node of this domain to which the session that asked has moved.
         self.send_elsewhere: Callable[[Message], object] = lambda answer: None
+        # Has the session with this address come here, with what was sent to it at its earlier node?
+        self.came_here: Callable[[str], bool] = lambda address: False
         self._clock = clock
         self._look: IDelayedCall | None = None
         self._look_at = 0.0
@@ -264,15 +266,44 @@ class Outgoing:
         self._counts.note(node, "sent")
         if is_service:
             self._allocations.sent(message, session)
-        for each, to in self.awaited.put(sent) if sent.awaited else ():
-            self._answer_for(each, to, UNCONFIRMED.code, TOO_MANY, "limit")
-            each.answered(to)
+        if sent.awaited:
+            self._evicted(self.awaited.put(sent))
         if self._network.has_route(node):
             message.outcome, message.recipients = "delivered", 1
             return
         message.outcome, message.waiting, message.reason = "waiting", 1, "no-path"
         if asked:
             self._receipts.wait(message, session)
+
+    def _evicted(self, requests: list[tuple[Sent, str]]) -> None:
+        """
+        Answers requests that are watched no more, because there are too many.
+        """
+        for sent, to in requests:
+            self._answer_for(sent, to, UNCONFIRMED.code, TOO_MANY, "limit")
+            sent.answered(to)
+
+    # -- sessions that move within the domain ------------------------------------------
+
+    def awaited_of(self, session: Session) -> list[MovedRequest]:
+        """
+        The requests of the session that are not answered yet.
+        """
+        return self.awaited.of(session.sid)
+
+    def adopt_awaited(self, requests: list[MovedRequest], session: Session) -> None:
+        """
+        Watches the requests of a session that came here from another node of this domain.
+        """
+        for request in requests:
+            if request.node != self._network.node:
+                self._evicted(self.awaited.adopt(request, session.sid))
+
+    def forget_awaited(self, session: Session) -> None:
+        """
+        Another node of this domain has the session, and watches its requests.
+        """
+        self.awaited.forget(session.sid)
 
     # -- lists -----------------------------------------------------------------------
 
@@ -346,6 +377,8 @@ class Outgoing:
             return
         with self._cork():
             for sent, to in self.awaited.overdue():
+                if self.came_here(to):
+                    continue  # within a node, only a client can leave a request without an answer
                 self._counts.note(sent.node, UNCONFIRMED.reason)
                 self._answer_for(sent, to, UNCONFIRMED.code, text_of(UNCONFIRMED), UNCONFIRMED.reason)
                 sent.answered(to)

@@ -38,7 +38,8 @@ class NodeOperations:
     """
     The operators' view of the links of this node, and their orders; LinkOperations.
 
-    `changed` puts changed administrative states into effect; `peers_of` gives the configured domains.
+    `changed` puts changed administrative states into effect; `peers_of` gives the configured domains. `own`
+    is the domain of this node, which no order may concern: its links are those of a cluster.
     """
 
     def __init__(
@@ -53,7 +54,9 @@ class NodeOperations:
         now: Callable[[], float],
         changed: Callable[[], None],
         exchange: Exchange | None = None,
+        own: str = "",
     ) -> None:
+        self._own = own
         self._peers_of = peers_of
         self._states = states
         self._streams = streams
@@ -109,10 +112,12 @@ class NodeOperations:
 
     def ban(self, domain: str) -> None:
         _check_domain(domain)
+        self._refuse_own(domain)
         self._set(domain, "banned")
 
     def pause(self, domain: str) -> None:
         self._check_known(domain)
+        self._refuse_own(domain)
         self._set(domain, "paused")
 
     def resume(self, domain: str) -> None:
@@ -121,6 +126,7 @@ class NodeOperations:
 
     def drain(self, domain: str) -> None:
         self._check_known(domain)
+        self._refuse_own(domain)
         self._set(domain, "draining")
 
     def forget(self, domain: str) -> int:
@@ -144,6 +150,10 @@ class NodeOperations:
         _check_domain(domain)
         if domain not in self._known():
             raise NotAPeer(domain, self.peers)
+
+    def _refuse_own(self, domain: str) -> None:
+        if domain == self._own:
+            raise Rejected(f"{domain} is this node's own domain; to take the node out of a cluster, stop it")
 
     def _status(self, domain: str) -> DomainStatus:
         exchange = self._exchange
@@ -201,6 +211,7 @@ def make_operations(
     reactor: Any,
     wall: Callable[[], float],
     exchange: Exchange | None = None,
+    own: str = "",
 ) -> NodeOperations:
     """
     The operations of a node; streams, links and the exchange count by peer in one table from now on.
@@ -214,5 +225,15 @@ def make_operations(
         return LinkCheck(domain, links, reactor, wall).run(found)
 
     return NodeOperations(
-        peers_of, states, streams, overlay, link_view, stream_view, check, reactor.seconds, changed, exchange
+        peers_of,
+        states,
+        streams,
+        overlay,
+        link_view,
+        stream_view,
+        check,
+        reactor.seconds,
+        changed,
+        exchange,
+        own,
     )

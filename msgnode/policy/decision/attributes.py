@@ -132,7 +132,11 @@ TABLE: dict[str, Attribute] = {
             "the node of that domain",
         ),
         Attribute(
-            "peer.kind", "name", LINK, lambda c: None if c.far is None else c.far.kind, "what it is: `node`"
+            "peer.kind",
+            "name",
+            LINK,
+            lambda c: None if c.far is None else c.far.kind,
+            "what it is: `node` or `stub`",
         ),
         Attribute(
             "route.hops",

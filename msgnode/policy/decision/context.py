@@ -32,8 +32,8 @@ class Peer(Struct, frozen=True):
     The node at the other end of a message that crosses between domains: where it came from, at `out` where
     it goes.
 
-    `kind` is `node`; `hops` is the number of links it passed. `identity` is the sender's as the domain
-    `issuer` says.
+    `kind` is `node`, or `stub`; `hops` is the number of links it passed. `identity` is the sender's as the
+    domain `issuer` says.
     """
 
     domain: str

@@ -15,16 +15,14 @@ from twisted.logger import (
     FilteringLogObserver,
     ILogObserver,
     LogEvent,
-    LogLevel,
-    LogLevelFilterPredicate,
     formatEvent,
     formatEventAsClassicLogText,
 )
 
 from msgnode.config.schema import ConfigError
+from msgnode.structures.log_levels import LEVELS, LogLevels
 
 FORMATS = ("text", "json")
-LEVELS = ("debug", "info", "warn", "error", "critical")
 
 
 def json_line(event: LogEvent) -> str:
@@ -44,14 +42,20 @@ def json_line(event: LogEvent) -> str:
     return json.dumps(line) + "\n"
 
 
-def make_observer(format: str, level: str, output: TextIO) -> ILogObserver:
+def make_observer(format: str, levels: LogLevels, output: TextIO) -> ILogObserver:
     """
     Returns an observer of the whole log.
     """
     observer = FileLogObserver(output, json_line if format == "json" else formatEventAsClassicLogText)
-    predicate = LogLevelFilterPredicate(LogLevel.levelWithName(level))
-    filtering: ILogObserver = FilteringLogObserver(observer, [predicate])
+    filtering: ILogObserver = FilteringLogObserver(observer, [levels])
     return filtering
+
+
+def levels_of(format: str | None, level: str | None) -> LogLevels | None:
+    """
+    Returns the levels of a log with these options; None without either: the log is twistd's.
+    """
+    return None if format is None and level is None else LogLevels(level or "info")
 
 
 def check_log_options(format: str | None, level: str | None) -> None:
@@ -66,14 +70,16 @@ def check_log_options(format: str | None, level: str | None) -> None:
 class LoggingService(MultiService):
     """
     A root service that gives its application an observer; twistd takes it in the place of its own.
+
+    `log_levels` is None if the log is twistd's.
     """
 
     log_format: str | None = None
-    log_level: str | None = None
+    log_levels: LogLevels | None = None
 
     def setServiceParent(self, parent: Any) -> None:
-        if self.log_format is not None or self.log_level is not None:
+        if self.log_levels is not None:
             # twistd replaces sys.stdout by a logger later.
-            observer = make_observer(self.log_format or "text", self.log_level or "info", sys.stdout)
+            observer = make_observer(self.log_format or "text", self.log_levels, sys.stdout)
             parent.setComponent(ILogObserver, observer)
         super().setServiceParent(parent)

@@ -31,6 +31,8 @@ from msgnode.storage.backup.manifest import (
     write_manifest,
 )
 from msgnode.storage.database import NAME
+from msgnode.storage.objects.segments import DIRECTORY as OBJECTS
+from msgnode.storage.objects.segments import Segments
 from msgnode.storage.spool import Spool
 
 REGISTRY = "registry.sqlite"  # of the embedded registries, which have a process or a thread of their own
@@ -53,17 +55,18 @@ class Snapshot(NamedTuple):
 
     database: sqlite3.Connection
     segments: list[tuple[str, int, int]]
+    objects: list[tuple[str, int, int]] = []
 
     def close(self) -> None:
         self.database.close()
-        for _, file, _ in self.segments:
+        for _, file, _ in (*self.segments, *self.objects):
             os.close(file)
 
 
-def take_snapshot(state: Path, spool: Spool) -> Snapshot:
+def take_snapshot(state: Path, spool: Spool, objects: Segments | None = None) -> Snapshot:
     """
-    Take a snapshot, between two turns of the event loop and after the spool was flushed. Raises
-    BackupRefused.
+    Take a snapshot, between two turns of the event loop and after the spool and the journal of objects were
+    flushed. Raises BackupRefused.
     """
     if spool.failing is not None:
         raise BackupRefused(f"the spool cannot be written now: {spool.failing}")
@@ -72,7 +75,7 @@ def take_snapshot(state: Path, spool: Spool) -> Snapshot:
         try:
             database.execute("BEGIN")
             database.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the transaction begins here
-            return Snapshot(database, spool.snapshot())
+            return Snapshot(database, spool.snapshot(), objects.snapshot() if objects is not None else [])
         except BaseException:
             database.close()
             raise
@@ -139,7 +142,7 @@ def _files(directory: Path) -> list[Path]:
 
 
 def _check_room(snapshot: Snapshot, state: Path, directory: Path, reserve: int) -> None:
-    needed = sum(length for _, _, length in snapshot.segments)
+    needed = sum(length for _, _, length in (*snapshot.segments, *snapshot.objects))
     for name in (NAME, REGISTRY):
         with suppress(OSError):
             needed += (state / name).stat().st_size
@@ -188,6 +191,9 @@ def _copy_all(snapshot: Snapshot, state: Path, target: Path) -> None:
     (target / "spool").mkdir(mode=0o700)
     for name, file, length in snapshot.segments:
         _copy_segment(file, length, target / "spool" / name)
+    for name, file, length in snapshot.objects:
+        (target / OBJECTS).mkdir(exist_ok=True, mode=0o700)
+        _copy_segment(file, length, target / OBJECTS / name)
     for path in plain_files(state):
         (target / path).parent.mkdir(exist_ok=True, mode=0o700)
         with suppress(FileNotFoundError):  # replaced by the node meanwhile; versions of a policy come and go

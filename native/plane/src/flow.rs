@@ -52,6 +52,8 @@ pub struct Flow {
     pub samples: u8,
     /// The line of the decision log about one that the sample takes; None: Python writes it.
     pub permit_line: Option<PermitLine>,
+    /// The kept object (kept_objects.rs) whose message it is.
+    pub kept: Option<u32>,
 }
 
 impl Flow {

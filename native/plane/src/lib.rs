@@ -12,6 +12,7 @@ pub mod flow;
 pub mod generations;
 pub mod header;
 pub mod json;
+pub mod kept_objects;
 pub mod lines;
 pub mod partial_input;
 pub mod permit_sample;

@@ -6,6 +6,7 @@ use crate::counters::{Counters, Punt, Tally};
 use crate::flow::{Flow, Flows, Remembered};
 use crate::generations::Generations;
 use crate::header::{self, Header};
+use crate::kept_objects::{self, KeptObjects};
 use crate::partial_input::PartialInput;
 use crate::permit_sample::{Sample, WRITTEN_TOGETHER};
 use crate::port::{Framing, Port, Room};
@@ -59,6 +60,9 @@ pub struct Plane {
     pub decision_log: LogBuffer,
     /// The message with what policies put into it.
     pub spliced: Vec<u8>,
+    pub kept: KeptObjects,
+    /// The message with the version of its object.
+    pub versioned: Vec<u8>,
     /// Ports that something is to leave for.
     pub touched: Vec<Key>,
     /// Ports that messages came by which their outboxes have not counted.
@@ -197,6 +201,15 @@ impl Plane {
                 &self.spliced
             }
         };
+        let sent = match flow.kept {
+            None => sent,
+            Some(_) if header.has_further => return Err(Punt::Header),
+            Some(object) => {
+                let version = self.kept.next_version(object).ok_or(Punt::Stale)?;
+                kept_objects::with_version(&mut self.versioned, sent, version).ok_or(Punt::Header)?;
+                &self.versioned
+            }
+        };
         let acknowledging = check_recipients(&self.ports, found, sent.len(), self.limits.unsent_bytes)?;
         let whole = sent.len().saturating_mul(flow.recipients.len()) + acknowledging * RECORD_BYTES;
         if whole > self.limits.round_bytes {
@@ -207,6 +220,9 @@ impl Plane {
 
         // Decided: from here on nothing fails.
         self.sample = sample;
+        if let Some(object) = flow.kept {
+            self.kept.keep(object, sent, came);
+        }
         let (ports, touched) = (&mut self.ports, &mut self.touched);
         let mut touches = 0;
         for recipient in &flow.recipients {

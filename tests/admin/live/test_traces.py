@@ -8,10 +8,12 @@ from typing import Any
 from msgnode.admin.live.trace_filter import TraceFilter
 from msgnode.admin.live.trace_observer import TraceObserver
 from msgnode.admin.live.traces import Trace
+from tests.support.http_client import Response
 from tests.support.made_policies import document, rule
 from tests.support.model_plane import NAMES, FlowCase
 from tests.support.operators import OperatorCase
 
+REASON = "it is a test"
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
 TOPIC = "comm://example.org/x"
 
@@ -27,9 +29,12 @@ class TraceCase(OperatorCase):
         self.bob.subscribe(TOPIC)
 
     def start(self, token: str | None = None, **order: Any) -> str:
-        answer = self.ask("POST", "traces", order, token)
-        self.assertEqual(201, answer.status, answer.body)
-        return answer.json()["id"]
+        answer = self.order(token, **order)
+        self.assertEqual(200, answer.status, answer.body)
+        return answer.json()["details"]["trace"]["id"]
+
+    def order(self, token: str | None = None, **order: Any) -> Response:
+        return self.ask("POST", "traces", {"reason": REASON, **order}, token)
 
     def lines(self, id: str) -> list[dict[str, Any]]:
         self.net.advance(2)
@@ -181,13 +186,15 @@ class TraceTests(TraceCase):
         """
         A trace that is stopped can still be read; one that is deleted is gone.
         """
+        because = {"reason": REASON}
         id = self.start(session=ANN)
         self.ann.post(TOPIC)
         self.net.advance(1)
 
-        self.assertEqual("stopped", self.ask("POST", f"traces/{id}/stop").json()["why"])
+        stopped = self.ask("POST", f"traces/{id}/stop", because).json()["details"]["trace"]
+        self.assertEqual("stopped", stopped["why"])
         self.assertEqual(2, len(self.lines(id)))
-        self.assertEqual(200, self.ask("DELETE", f"traces/{id}").status)
+        self.assertEqual(200, self.ask("DELETE", f"traces/{id}", because).status)
 
         self.assertEqual(404, self.ask("GET", f"traces/{id}/lines").status)
         self.assertEqual([], [*(self.state / "traces").iterdir()])
@@ -214,7 +221,7 @@ class TraceTests(TraceCase):
         for _ in range(4):
             self.start(session=ANN)
 
-        answer = self.ask("POST", "traces", {"session": ANN})
+        answer = self.order(session=ANN)
 
         self.assertEqual(429, answer.status)
         self.assertIn("stop one", answer.json()["description"])
@@ -223,10 +230,17 @@ class TraceTests(TraceCase):
         """
         A trace of everything, for too long, of too many lines, or with an unknown key is answered 400.
         """
-        for order in ({}, {"session": ANN, "seconds": 3601}, {"session": ANN, "max": 100_001}, {"who": "me"}):
-            self.assertEqual(400, self.ask("POST", "traces", order).status, order)
-        self.assertIn("peer", self.ask("POST", "traces", {"peer": "here"}).json()["description"])
-        self.assertEqual(413, self.ask("POST", "traces", {"session": "x" * 20_000}).status)
+        for order in (
+            {},
+            {"session": ANN, "seconds": 3601},
+            {"session": ANN, "max": 100_001},
+            {"who": "me"},
+            {"session": "x" * 20_000},
+            {"session": ANN, "reason": ""},
+        ):
+            self.assertEqual(400, self.order(**order).status, order)
+        self.assertIn("peer", self.order(peer="here").json()["description"])
+        self.assertEqual([], list(self.net.live.traces))
 
     def test_roles(self) -> None:
         """
@@ -236,7 +250,7 @@ class TraceTests(TraceCase):
         id = self.start(self.token_for("operator"), session=ANN)
 
         self.assertEqual(200, self.ask("GET", "traces", token=viewer).status)
-        self.assertEqual(403, self.ask("POST", "traces", {"session": ANN}, viewer).status)
+        self.assertEqual(403, self.order(viewer, session=ANN).status)
         self.assertEqual(403, self.ask("GET", f"traces/{id}/lines", token=viewer).status)
         self.assertEqual(403, self.ask("DELETE", f"traces/{id}", token=viewer).status)
 
@@ -268,7 +282,7 @@ class BodyTests(TraceCase):
         """
         An operator may not trace bodies.
         """
-        answer = self.ask("POST", "traces", {"session": ANN, "bodies": True}, self.token_for("operator"))
+        answer = self.order(self.token_for("operator"), session=ANN, bodies=True)
 
         self.assertEqual(403, answer.status)
 
@@ -297,7 +311,7 @@ class NoBodyTests(TraceCase):
         """
         Not even an admin sees bodies unless `admin.trace_bodies` is true.
         """
-        self.assertEqual(403, self.ask("POST", "traces", {"session": ANN, "bodies": True}).status)
+        self.assertEqual(403, self.order(session=ANN, bodies=True).status)
 
 
 class PolicyTraceTests(TraceCase):

@@ -181,7 +181,7 @@ class FormTests(DashboardCase):
         """
         The steps of a message are on the page of its trace.
         """
-        started = self.submit(self.operator, "trace", key="session", value=A, minutes="5", max="100")
+        started = self.confirm(self.operator, "trace", key="session", value=A, minutes="5", max="100")
         id = started.body.decode().partition("/trace?id=")[2].partition('"')[0]
 
         self.device.send(dumps({"id": 77, "type": "update", "from": A, "to": B, "body": {}}))
@@ -192,8 +192,10 @@ class FormTests(DashboardCase):
         self.assertIn(f"/api/v1/traces/{id}/lines", page)
         lines = self.fetch("GET", f"/api/v1/traces/{id}/lines", **self.operator)
         self.assertEqual(200, lines.status)
-        self.assertIn(b"is stopped", self.submit(self.operator, "stop-trace", id=id).body)
-        self.assertIn(b"is deleted", self.submit(self.operator, "delete-trace", id=id).body)
-        noted = [line for line in self.audit() if line["action"].startswith("trace ")]
+        self.assertIn(b"is stopped", self.confirm(self.operator, "stop-trace", id=id).body)
+        self.assertIn(b"is deleted", self.confirm(self.operator, "delete-trace", id=id).body)
+        noted = [
+            line for line in self.audit() if line["action"].startswith("trace ") and line["phase"] == "result"
+        ]
         self.assertEqual(["trace start", "trace stop", "trace delete"], [line["action"] for line in noted])
         self.assertEqual({"page"}, {line["via"] for line in noted})

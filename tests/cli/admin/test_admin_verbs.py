@@ -10,6 +10,7 @@ import pytest
 
 from msgnode.cli.admin.group import VERBS
 from msgnode.cli.admin.times import Duration
+from msgnode.structures.log_levels import LogLevels
 from tests.support.admin_case import REASON, A, B, C
 from tests.support.admin_command import AdminCommandCase
 from tests.support.runtimes import TCPRuntime, WebSocketRuntime, dumps
@@ -49,6 +50,7 @@ class ViewTests(AdminCommandCase):
         """
         text = self.shown("sessions", "--columns", "runtime,peer,in_bytes", "--no-headers")
 
+        self.assertEqual([A, B], [line.split()[0] for line in text.splitlines()])
         self.assertEqual(2, text.count("192.0.2.1"))
         self.assertNotIn("RUNTIME", text)
         self.assertNotIn("line", text)
@@ -179,6 +181,20 @@ class ActionTests(AdminCommandCase):
         self.assertShows(("done to 1 session",), "expire-token", A, *WHY)
         self.assertShows((f"address: {chat}",), "unbind", chat, *WHY)
         self.assertIn("nothing to reload", self.run_("reload", *WHY, exit_code=1).stderr)
+
+    def test_the_level_of_the_log_is_changed_for_a_while(self) -> None:
+        """
+        Only where the node filters its log itself.
+        """
+        words = ("log-level", "msgnode.links", "warn", "--for", "60s", *WHY)
+        self.assertIn("every level", self.run_(*words, exit_code=1).stderr)
+        self.net.facts.log_levels = LogLevels()
+
+        self.assertShows(("would change 1 namespace", "msgnode.links: warn"), *words, "--dry-run")
+        self.assertShows(("done to 1 namespace", "before: info"), *words)
+        self.assertEqual("warn", self.net.facts.log_levels.of("msgnode.links.x"))
+        self.net.advance(61)
+        self.assertEqual("info", self.net.facts.log_levels.of("msgnode.links.x"))
 
     def test_a_viewer_may_look_and_not_act(self) -> None:
         """

@@ -147,6 +147,79 @@ class TransferTests(SynchronousTestCase):
 
         self.assertEqual([2], numbers(self.bob))
 
+    def ask(self, **header):
+        """
+        Ann asks bob, and the answer of her node's receipts is to be had.
+        """
+        self.first.config.routing.reply_unknown = True
+        self.ann.tell({"id": 7, "type": "read", "to": BOB, "from": ANN, "body": {}, **header})
+        self.first.settle()
+        self.answers = []
+        self.second.router.receipts.send_elsewhere = self.answers.append
+
+    def test_request_that_moved_and_expires_is_answered(self):
+        """
+        A request whose session has moved, and that expires there, is answered wherever its sender is.
+        """
+        self.bob.lose()
+        self.ask(ttl=10)
+
+        self.move()
+        self.second.clock.advance(11)
+
+        found = [(each.to, each.id, json.loads(each.data)["body"]["reason"]) for each in self.answers]
+        self.assertEqual([(ANN, 7, "stale")], found)
+
+    def test_request_that_moved_is_answered_by_its_recipient_only(self):
+        """
+        A request that moved and reaches its recipient gets no answer of the node, and no second receipt.
+        """
+        self.bob.lose()
+        self.ask(ttl=10, receipt=True)
+
+        self.move()
+        self.bob.connect()
+        self.bob.arrive()
+        self.bob.acknowledge()
+        self.second.clock.advance(11)
+
+        self.assertEqual([7], [message["id"] for message in self.bob.got if message["type"] == "read"])
+        self.assertEqual([], self.answers)
+
+    def test_request_that_moved_late_is_answered_when_it_expires(self):
+        """
+        So is one that came to the first node when it had released the session, and expires behind others.
+        """
+        self.bob.lose()
+        self.ask(ttl=10)
+        ((_, data),) = export_messages(self.first.sessions.get(BOB), self.first.sessions, 0, 10**6)
+        session = import_state(
+            BOB, export_state(self.first.sessions.get(BOB), self.first.sessions), self.second
+        )
+        session.mailbox.begin_arrival()
+
+        import_late(read_message(data), session, self.second.sessions)
+        self.second.clock.advance(11)
+        session.mailbox.end_arrival()
+        self.second.clock.advance(0)
+
+        self.assertEqual(["stale"], [json.loads(each.data)["body"]["reason"] for each in self.answers])
+
+    def test_request_that_moved_is_answered_after_a_kill(self):
+        """
+        That its sender waits for an answer is on the disk of the new holder.
+        """
+        self.bob.lose()
+        self.ask(ttl=10)
+
+        self.move()
+        self.second.clock.advance(1)
+        self.second = self.second.killed()
+        self.second.router.receipts.send_elsewhere = self.answers.append
+        self.second.clock.advance(11)
+
+        self.assertEqual(["stale"], [json.loads(each.data)["body"]["reason"] for each in self.answers])
+
     def test_malformed_states_are_refused(self):
         """
         A state that does not decode makes no session.

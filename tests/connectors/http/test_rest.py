@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.http.openapi import DOCUMENT
+from msgnode.connectors.http.rest.description import DOCUMENT
 from msgnode.sessions.access.device_tokens import line, make_token
 from tests.connectors.test_fuzz import _headers, _requests
 from tests.support.durable import DurableNode

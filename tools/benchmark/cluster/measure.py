@@ -202,6 +202,8 @@ def rows(found: Sequence[Figures]) -> list[tuple[str, str, str, str]]:
         made.append((f"messages a second, {told}", text, "", ""))
     gained = median(each["halves"]["rate"] / each["alone"]["rate"] for each in rounds)
     made.append(("two nodes to one, rate", f"{gained:.2f} x", "", ""))
+    halves = micros("halves", "n1") + micros("halves", "n2")
+    made.append(("CPU time of a message, two nodes, each its own pairs", f"{halves:.1f} µs", "", ""))
     for told, name in (("one node", "fan-out alone"), ("two nodes", "fan-out of two")):
         text = f"{middle(name, 'rate'):,.0f}; generator {middle(name, 'generator_cores'):.2f} of a core"
         made.append((f"fan-out to {SUBSCRIBERS:,}, deliveries a second, {told}", text, "", ""))

@@ -361,6 +361,31 @@ def _records(kind: str, plane: str) -> Scenario:
     )
 
 
+def _history(kept: str, plane: str) -> Scenario:
+    """
+    Updates of objects of which the node keeps the history, or of others beside them; and without a history.
+    """
+    keys = f"[performance]\nnative = {'true' if plane == 'native' else 'false'}\n"
+    objects = "objects" if kept == "kept" else "others"
+    labels = ("history", "no history") if kept == "kept" else ("history of others", "no history")
+    how = "in Python alone" if plane == "python" else "with the compiled data plane"
+    what = "updates of kept objects" if kept == "kept" else "updates of other objects"
+    return Scenario(
+        name=f"history-{kept}-{plane}",
+        title=f"{what}, 100 B, TCP lines, 8 pairs, window 64, {how}",
+        unit="messages/s",
+        load="pairs",
+        job={"size": 100, "pairs": 8, "window": 64, "object": True},
+        entrants=tuple(
+            Entrant(label, "msgnode", "line", config=keys + more, plane=plane)
+            for label, more in zip(
+                labels, (f'[objects]\nkeep = ["comm://localhost/{objects}/*"]\n', ""), strict=True
+            )
+        ),
+        targets=(Target(labels[1], 0.9 if kept == "kept" else 0.97),),
+    )
+
+
 REGISTRY = Scenario(
     name="registry",
     title="records read from the domain registry, 100 under way",
@@ -454,6 +479,7 @@ SCENARIOS = (
     RESTART,
     *POLICIES,
     *(_records(kind, plane) for kind in ("plain", "mixed", "none") for plane in ("python", "native")),
+    *(_history(kept, plane) for kept in ("kept", "other") for plane in ("python", "native")),
     REGISTRY,
     HUNG_REGISTRY,
     DASHBOARD,

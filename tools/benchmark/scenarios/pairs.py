@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmark.load.clients import Client, connect_all
 from benchmark.load.delays import Delays, InFlight
+from benchmark.load.frames import MARK
 from benchmark.load.record_bodies import record_message
 from benchmark.report.stopwatch import drained, timed
 
@@ -73,12 +74,20 @@ class Pair:
 
 def address(job: dict[str, Any], index: int) -> str:
     """
-    The hyperty address of this run with this number.
+    The hyperty address of this run with this number; with `object`, that of an object's changes.
     """
+    if job.get("object"):
+        return f"comm://localhost/objects/{job['run']}-{index}/changes"
     return f"hyperty://localhost/{job['run']}-{index}"
 
 
 def _letter(job: dict[str, Any], sender: Client, number: int, own: str, to: str) -> bytes:
+    if job.get("object"):
+        own = own.removesuffix("/changes")
+        return sender.wire.frame(
+            b'{"id":%d,"type":"update","from":"%b","to":"%b","body":{"value":"%b"}}'
+            % (number, own.encode(), to.encode(), b"x" * (job["size"] - len(MARK)) + MARK)
+        )
     if "record" in job:
         return sender.wire.frame(record_message(number, own, to, job["record"], job["named"]))
     return sender.letter(number, own, to, job["size"], job.get("spaces", False))

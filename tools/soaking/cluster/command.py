@@ -193,7 +193,9 @@ def _tell(network: ClusterNetwork, load: ClusterLoad, faults: Faults) -> None:
             if any(numbers)
         }
         lost = [note for note in member.client.history if note.get("wrong")]
-        found = {"no receipt": silent, "no answer": unanswered, "wrong from": wrong, "connection": lost}
+        twice = member.twice()
+        found: dict[str, Any] = {"no receipt": silent, "no answer": unanswered, "told twice": twice}
+        found |= {"wrong from": wrong, "connection": lost}
         for what, these in found.items():
             if these:
                 some = list(these.items() if isinstance(these, dict) else these)[:MAX_SHOWN]

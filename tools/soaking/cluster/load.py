@@ -115,15 +115,23 @@ class ClusterMember(Member):
         return twice, late
 
     def told_twice(self) -> int:
-        wrong = 0
+        return sum(len(codes) - 1 for _, codes in self.twice())
+
+    def twice(self) -> list[tuple[str, list[int]]]:
+        """
+        The ids of requests and messages of which it was told more than once, with the codes.
+        """
+        found = []
         for (recipient, number), codes in self.answers.items():
             id = f"request {number} {recipient}"
             both = Key(self.runtime, "read", id), Key(recipient, "response", id)
-            wrong += 0 if any(key in self._again for key in both) else len(codes) - 1
+            if len(codes) > 1 and not any(key in self._again for key in both):
+                found.append((id, codes))
         for (recipient, number), codes in self.receipts.items():
-            key = Key(self.runtime, "update", f"update {number} {recipient}")
-            wrong += 0 if key in self._again else len(codes) - 1
-        return wrong
+            id = f"update {number} {recipient}"
+            if len(codes) > 1 and Key(self.runtime, "update", id) not in self._again:
+                found.append((id, codes))
+        return found
 
 
 class ClusterLoad(MemberLoad):

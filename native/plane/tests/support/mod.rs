@@ -21,6 +21,7 @@ pub fn flow(from: &str, to: &str, kind: &str, recipients: &[Key]) -> Flow {
         tallies: Box::default(),
         samples: 0,
         permit_line: None,
+        kept: None,
     }
 }
 

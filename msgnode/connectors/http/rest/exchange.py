@@ -1,5 +1,5 @@
 """
-One request of the REST connector, from its POST until its answer.
+One message of the REST connector, from its request until its response.
 """
 
 from collections.abc import Callable
@@ -32,35 +32,47 @@ class NotNow(Rejected):
     retry_after = 2  # seconds
 
 
-class RestRequest:
+class RestExchange:
     """
-    A Connection of session.py for one request: never a session's own connection, but it gets the response.
+    A Connection of session.py for one message: never a session's own connection, but it gets the response.
+
+    `session` is the sender: `known_session`, if the request had a session token, or else an ephemeral one.
+    `on_response` is called with the response; `on_refusal` with a status, a text, and the seconds after which
+    the request may be repeated, if any.
     """
 
     connector = "rest"
     bearer = ""
     acks_by_request = False
 
-    def __init__(self, node: Node, clock: IReactorTime, request: Request) -> None:
+    def __init__(
+        self,
+        node: Node,
+        clock: IReactorTime,
+        on_response: Callable[[Message], object],
+        on_refusal: Callable[[int, str, float | None], object],
+    ) -> None:
         self.peer = self.identity = self.origin = ""
         self.session: Session | None = None
+        self.known_session: Session | None = None
         self.write_paused = self.over = False
+        self.on_response = on_response
+        self.on_refusal = on_refusal
         self._node = node
         self._clock = clock
-        self._request = request
         self._stop_expecting: Callable[[], object] | None = None
         self._timer: IDelayedCall | None = None
         node.sessions.connections.add_transient(self)
-        request.notifyFinish().addErrback(self._hung_up)
 
     def expect(self, message: Message, wait: float) -> None:
         """
         Wait up to `wait` seconds for the response to this message.
         """
         assert self.session is not None
+        self._forget()
         expected = self._node.expected_responses
         self._stop_expecting = expected.expect(message, self.session, self._heard)
-        self._timer = self._clock.callLater(wait, self._nothing_came, message.to, wait)
+        self._timer = self._clock.callLater(wait, self.nothing_came, message.to, wait)
 
     def known(self, verdict: Verdict) -> None:
         """
@@ -70,22 +82,6 @@ class RestRequest:
             raise verdict
         self._node.authenticator.show(self, verdict)
 
-    def answer_now(self, answer: bytes | int | None) -> None:
-        """
-        Send the answer to a request that had to wait until its sender was authenticated.
-        """
-        if isinstance(answer, bytes):
-            self.end()
-            self._request.write(answer)
-            self._request.finish()
-
-    def failed(self, why: Failure) -> None:
-        if isinstance(why.value, Rejected):
-            self._refuse(why.value.code, str(why.value), again_in(why.value))
-        else:
-            log.failure("a REST request could not be handled", why)
-            self._refuse(500, "the node failed over this message; its log says why")
-
     def end(self) -> None:
         """
         Stop waiting for the response; a late one goes to the session.
@@ -93,14 +89,18 @@ class RestRequest:
         if self.over:
             return
         self.over = True
-        if self._stop_expecting is not None:
-            self._stop_expecting()
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
+        self._forget()
         session = self.session
         self._node.sessions.connections.lost(self)
         if session is not None and session.is_ephemeral:
             self.session, self.write_paused = session, True  # an ephemeral session gets nothing later
+
+    def _forget(self) -> None:
+        if self._stop_expecting is not None:
+            self._stop_expecting()
+            self._stop_expecting = None
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
 
     def _heard(self, message: Message) -> None:
         try:
@@ -108,29 +108,15 @@ class RestRequest:
         except Malformed:
             code = None
         if not (type(code) is int and 100 <= code < 200):  # a provisional response: the final one follows
-            self._answer(message.data)
+            self.on_response(message)
 
-    def _answer(self, data: bytes) -> None:
+    def refuse(self, status: int, text: str, retry_after: float | None = None) -> None:
         if not self.over:
             self.end()
-            self._request.setHeader(b"Content-Type", b"application/json")
-            self._request.setHeader(b"Cache-Control", b"no-store")
-            self._node.settle()
-            self._request.write(data + b"\n")
-            self._request.finish()
+            self.on_refusal(status, text, retry_after)
 
-    def _refuse(self, status: int, text: str, retry_after: float | None = None) -> None:
-        if not self.over:
-            self.end()
-            retry = None if retry_after is None else ceil(retry_after)
-            self._request.write(answer_error(self._request, status, text, retry))
-            self._request.finish()
-
-    def _nothing_came(self, to: Any, wait: float) -> None:
-        self._refuse(504, f"no response from {to} within {wait:g} seconds"[:300])
-
-    def _hung_up(self, why: Any) -> None:
-        self.end()
+    def nothing_came(self, to: Any, wait: float) -> None:
+        self.refuse(504, f"no response from {to} within {wait:g} seconds"[:300])
 
     # -- Connection ----------------------------------------------------------
 
@@ -146,7 +132,7 @@ class RestRequest:
         """
 
     def lose(self, why: Closing) -> None:
-        self._refuse(503, why.word, why.retry_after)
+        self.refuse(503, why.word, why.retry_after)
 
     def abort(self) -> None:
         self.lose(OVER_CAPACITY)
@@ -165,6 +151,60 @@ class RestRequest:
         """
         Never called: a POST is checked before it is accepted.
         """
+
+
+class RestRequest(RestExchange):
+    """
+    A message that came by an HTTP request, whose answer has the response.
+    """
+
+    def __init__(self, node: Node, clock: IReactorTime, request: Request) -> None:
+        super().__init__(node, clock, self.respond, self._write_refusal)
+        self._request = request
+        request.notifyFinish().addErrback(lambda gone: self.end())
+
+    def respond(self, message: Message) -> None:
+        """
+        Answer with the response as it came.
+        """
+        self.write(200, message.data)
+
+    def write(self, status: int, data: bytes) -> None:
+        """
+        Answer with this status and these bytes of JSON; without a body if there are none.
+        """
+        if self.over:
+            return
+        self.end()
+        self._request.setResponseCode(status)
+        self._request.setHeader(b"Cache-Control", b"no-store")
+        self._node.settle()
+        if data:
+            self._request.setHeader(b"Content-Type", b"application/json")
+            self._request.setHeader(b"Content-Length", b"%d" % (len(data) + 1))
+            self._request.write(data + b"\n")
+        self._request.finish()
+
+    def answer_now(self, answer: bytes | int | None) -> None:
+        """
+        Send the answer to a request that had to wait until its sender was authenticated.
+        """
+        if isinstance(answer, bytes):
+            self.end()
+            self._request.write(answer)
+            self._request.finish()
+
+    def failed(self, why: Failure) -> None:
+        if isinstance(why.value, Rejected):
+            self.refuse(why.value.code, str(why.value), again_in(why.value))
+        else:
+            log.failure("a REST request could not be handled", why)
+            self.refuse(500, "the node failed over this message; its log says why")
+
+    def _write_refusal(self, status: int, text: str, retry_after: float | None) -> None:
+        retry = None if retry_after is None else ceil(retry_after)
+        self._request.write(answer_error(self._request, status, text, retry))
+        self._request.finish()
 
 
 def again_in(why: Rejected) -> int | None:

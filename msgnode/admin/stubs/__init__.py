@@ -1,0 +1,3 @@
+"""
+Foreign stubs for operators: the list, the actions, and the metrics.
+"""

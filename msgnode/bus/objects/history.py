@@ -1,0 +1,286 @@
+"""
+The history of kept objects: the object as it was, or its changes.
+
+Readers are those who may subscribe to the changes of the object; each message is shown as the policies at
+`out` would show it to them now.
+"""
+
+from collections.abc import Callable, Iterator
+from copy import copy
+from typing import Any, cast
+
+import msgspec
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.python.failure import Failure
+
+from msgnode.bus.objects.channels import CHANGES
+from msgnode.bus.objects.history_request import (
+    MAX_PAGE_BYTES,
+    AsItWas,
+    Change,
+    HistoryRequest,
+    Missing,
+    Page,
+    Point,
+    micros_of,
+    read_request,
+    time_text,
+)
+from msgnode.policy.enforcement.points import OUT, SUBSCRIBE, Policy
+from msgnode.protocol.errors import Blocked, NotOffered, Rejected
+from msgnode.protocol.message import Message, part, recall
+from msgnode.sessions.session import Session
+from msgnode.storage.objects.journal import Entry, ObjectJournal
+from msgnode.storage.objects.object_index import Gap, ObjectIndex
+from msgnode.storage.objects.reduction import ReducedObject, Reduction
+from msgnode.structures.time_slices import Slices
+
+READ_STEP = 100  # entries that are read in one slice
+DECIDED_STEP = 20  # if policies decide on each
+MAX_DECIDED = 10_000  # entries from which an object is reduced for a reader, if policies decide on each
+
+_pages = msgspec.json.Decoder(Page)
+Shown = Callable[[bytes], bytes | None]
+
+
+class History:
+    """
+    The reader of the journal. `policy` is that of the router, or None.
+    """
+
+    def __init__(self, journal: ObjectJournal, slices: Slices, policy: Callable[[], Policy | None]) -> None:
+        self.reads = 0
+        self.keeper: Callable[[str], str] = lambda object: ""  # the other member that keeps an object
+        # Asks that member for what a client wants; the answer's body is not checked by policies.
+        self.ask: Callable[[str, str, Message, Session], Deferred[Any]] | None = None
+        self._journal = journal
+        self._slices = slices
+        self._policy = policy
+
+    def respond(self, object: str, message: Message, session: Session) -> Deferred[Message]:
+        """
+        The answer to a request for the history. Raises Rejected.
+        """
+        request = read_request(message)
+        self._check_reader(object, message, session)
+        self.reads += 1
+        keeper = self.keeper(object)
+        if keeper and self.ask is not None:
+            return self._ask_keeper(keeper, object, request, message, session)
+        if request.at is not None:
+            found: Deferred[Any] = self._at(self._index(object), request.at, session)
+        else:
+            found = self.page(object, request, self._shown(session))
+        return found.addCallback(lambda value: message.reply({"code": 200, "value": value}))
+
+    def answer_member(self, object: str, message: Message) -> Deferred[Message]:
+        """
+        The answer to a member that has checked the reader, and shows what the policies permit. Never fails
+        with Rejected.
+        """
+
+        def refused(why: Failure) -> Message:
+            why.trap(Rejected)
+            refusal = cast(Rejected, why.value)
+            return message.reply({**refusal.body(), "reason": refusal.reason})
+
+        def read() -> Deferred[Any]:
+            request = read_request(message)
+            if request.at is not None:
+                return self._at(self._index(object), request.at, None)
+            return self.page(object, request)
+
+        answered = maybeDeferred(read).addCallback(lambda value: message.reply({"code": 200, "value": value}))
+        return answered.addErrback(refused)
+
+    def _ask_keeper(
+        self, keeper: str, object: str, request: HistoryRequest, message: Message, session: Session
+    ) -> Deferred[Message]:
+        assert self.ask is not None
+        shown = self._shown(session)
+        if request.at is not None and shown is not None:
+            raise NotOffered("where policies decide on each message, read the changes of the object")
+
+        def answer(found: Message) -> Message:
+            value = msgspec.Raw(part(bytes(found.body), "value") or b"null")
+            if shown is not None:
+                return message.reply({"code": 200, "value": _as_shown(value, shown)})
+            return message.reply({"code": 200, "value": value})
+
+        return self.ask(keeper, object, message, session).addCallback(answer)
+
+    def _index(self, object: str) -> ObjectIndex:
+        index = self._journal.index(object)
+        if index is None:
+            raise Rejected(f"nothing is kept of {object}"[:300], 404)
+        return index
+
+    def _check_reader(self, object: str, message: Message, session: Session) -> None:
+        policy = self._policy()
+        if policy is not None:
+            topic = copy(message)
+            topic.to = object + CHANGES
+            policy.check(SUBSCRIBE, topic, session)
+
+    def _shown(self, session: Session) -> Shown | None:
+        """
+        A function for what the policies show the session of a message; None if they show all.
+        """
+        policy = self._policy()
+        if policy is None or not policy.outward:
+            return None
+
+        def shown(data: bytes) -> bytes | None:
+            message = recall(data)
+            try:
+                policy.check(OUT, message, session)
+            except Blocked:
+                return None
+            return message.data
+
+        return shown
+
+    # -- changes -----------------------------------------------------------------------
+
+    def page(self, object: str, request: HistoryRequest, shown: Shown | None = None) -> Deferred[Page]:
+        """
+        The changes from a version or a time on. Raises Rejected.
+        """
+        index = self._journal.index(object)
+        if index is None:
+            return succeed(Page(self._journal.floor, self._journal.floor + 1))
+        self._journal.flush()
+        first = self._first(index, request.from_)
+        page = Page(index.version, index.oldest)
+        done = self._slices.begin(self._collect(index, first, request.limit, page, shown))
+        return succeed(page) if done is None else done.addCallback(lambda over: page)
+
+    def _first(self, index: ObjectIndex, from_: Point | None) -> int:
+        if from_ is None:
+            return index.oldest
+        if not isinstance(from_, int):
+            return max(index.oldest, self._journal.version_at(index, micros_of(from_) - 1) + 1)
+        if from_ < index.oldest and not (index.is_whole and from_ <= 1):
+            raise Rejected(
+                f"version {from_} of {index.address} is not kept any more; the oldest one is {index.oldest}"[
+                    :400
+                ],
+                410,
+                "not-kept",
+            )
+        return max(from_, index.oldest)
+
+    def _collect(
+        self, index: ObjectIndex, first: int, limit: int, page: Page, shown: Shown | None
+    ) -> Iterator[None]:
+        at, size, step = first, 0, DECIDED_STEP if shown is not None else READ_STEP
+        for done in range(1, limit + 1):
+            number = index.find(at)
+            if number >= len(index):
+                at = page.version + 1
+                break
+            entry = self._journal.read(index, number)
+            found = index.version_of(number)
+            if found > page.version:
+                at = page.version + 1
+                break
+            if entry is not None and size and size + len(entry.data) > MAX_PAGE_BYTES:
+                break
+            at = found + 1
+            size += self._add(page, found, entry, shown)
+            if done % step == 0:
+                yield
+        page.missing[:0] = _missing(index.missing(first, at - 1))
+        page.next = at if at <= page.version else 0
+
+    def _add(self, page: Page, version: int, entry: Entry | None, shown: Shown | None) -> int:
+        """
+        Adds one entry; returns its size.
+        """
+        if entry is None:
+            page.missing.append(Missing(version, version, "damaged"))
+            return 0
+        data = entry.data if shown is None else shown(entry.data)
+        if data is None:
+            page.hidden += 1
+            return 0
+        page.changes.append(Change(version, time_text(entry.micros), msgspec.Raw(data)))
+        return len(data)
+
+    # -- the object as it was ------------------------------------------------------------
+
+    def _at(self, index: ObjectIndex, at: Point, session: Session | None) -> Deferred[AsItWas]:
+        version = self._version(index, at)
+        shown = self._shown(session) if session is not None else None
+        made: list[Reduction] = []
+        if shown is not None and len(index) > MAX_DECIDED:
+            text = f"policies decide on each message of {index.address}, and it has more than {MAX_DECIDED}"
+            raise Rejected(f"{text}; read its changes"[:400], 413, "limit")
+        done = self._slices.begin(self._journal.reduce(index, version, made, shown))
+
+        def answer(over: object) -> AsItWas:
+            if not made:
+                raise self._gone(index, version, shown is not None)
+            return _as_it_was(made[0].state, version)
+
+        return (succeed(None) if done is None else done).addCallback(answer)
+
+    def _version(self, index: ObjectIndex, at: Point) -> int:
+        self._journal.flush()
+        if not isinstance(at, int):
+            at = self._journal.version_at(index, micros_of(at))
+        if at > index.version:
+            raise Rejected(f"{index.address} has versions up to {index.version}, not {at}"[:400], 404)
+        if at < index.oldest - 1:
+            raise self._gone(index, at, False)
+        return at
+
+    @staticmethod
+    def _gone(index: ObjectIndex, version: int, is_decided: bool) -> Rejected:
+        why = "not kept any more"
+        if is_decided:
+            why = (
+                "not given, because policies decide on each message, and the first ones are not kept any more"
+            )
+        text = f"{index.address} as it was at version {version} is {why}; the oldest one is {index.oldest}"
+        return Rejected(text[:400], 410, "not-kept")
+
+
+def _as_shown(value: msgspec.Raw, shown: Shown) -> Page:
+    """
+    A page of another member, with what the policies show.
+    """
+    page = _pages.decode(value)
+    kept = [(change, shown(bytes(change.message))) for change in page.changes]
+    page.changes = [
+        Change(change.version, change.time, msgspec.Raw(data)) for change, data in kept if data is not None
+    ]
+    page.hidden = len(kept) - len(page.changes)
+    return page
+
+
+def _missing(gaps: list[Gap]) -> list[Missing]:
+    return [Missing(*gap) for gap in gaps]
+
+
+def _as_it_was(state: ReducedObject, version: int) -> AsItWas:
+    if state.too_large:
+        raise Rejected(
+            f"the object is larger than this node reduces, since version {state.too_large}; read its changes",
+            413,
+            "limit",
+        )
+    children = {
+        key: {**child, "time": time_text(child["time"])} if "time" in child else child
+        for key, child in state.children.items()
+    }
+    return AsItWas(
+        version,
+        time_text(state.time) if state.time else "",
+        state.exists,
+        state.value,
+        children,
+        _missing(state.missing),
+        state.skipped,
+        not state.missing and not state.skipped,
+    )

@@ -1,0 +1,265 @@
+"""
+Kept objects: the router hands their publications to the journal before it delivers them.
+
+Each gets the object's next version, as `version` in its header.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from msgnode.bus.objects.channels import CHANGES, CHILDREN, HISTORY, SUBSCRIPTION, object_of
+from msgnode.config.objects import ObjectsOptions, compiled
+from msgnode.protocol.errors import Rejected
+from msgnode.protocol.message import Message, part
+from msgnode.storage.objects.journal import ObjectJournal
+from msgnode.storage.objects.object_index import ObjectIndex
+from msgnode.structures.time_slices import Slices
+from msgnode.transport.data_plane import NO_DATA_PLANE, DataPlane
+
+log = Logger()
+
+MAX_KNOWN = 10_000  # addresses that were compared with the patterns
+MAX_KNOWN_CHARS = 512
+PAUSE_SECONDS = 0.02  # between two slices, of a millisecond or two each, of making snapshots
+MAX_NUMBERS = 10_000  # objects that the data plane knows
+KEPT_TYPES = ("create", "update", "delete")
+_CLOSING = ord("}")
+_ENDS = (CHANGES, HISTORY)
+
+
+class OtherKeepers(Protocol):
+    """
+    The other nodes of this domain, each of which keeps some of its objects (cluster/ownership).
+    """
+
+    def keeper(self, object: str) -> str:
+        """
+        The member that keeps the object; empty if it is this node.
+        """
+
+    def is_away(self, keeper: str) -> bool:
+        """
+        Can this member not be reached now?
+        """
+
+    def note_missed(self, keeper: str, object: str) -> None:
+        """
+        Notes that a message of the object was delivered without its keeper.
+        """
+
+
+class KeptObjects:
+    """
+    The objects that this node keeps. `before_write` has a function called before the node's output leaves.
+    """
+
+    def __init__(
+        self,
+        options: ObjectsOptions,
+        journal: ObjectJournal,
+        before_write: Callable[[Callable[[], object]], None],
+        slices: Slices,
+        clock: IReactorTime,
+        data_plane: DataPlane = NO_DATA_PLANE,
+    ) -> None:
+        self.options = options
+        self.journal = journal
+        self.others: OtherKeepers | None = None  # None: the node is alone in its domain
+        self._before_write = before_write
+        self._slices = slices
+        self._known: dict[str, str] = {}  # objects by address; "": none that is kept
+        self._patterns: re.Pattern[str] = compiled(options.keep)
+        self._data_plane = data_plane
+        self._numbers: dict[str, int] = {}  # of objects at the data plane
+        self._by_number: list[str] = []
+        self._is_flush_due = self._is_expiring = False
+        self._expired_at = 0  # the number of the segment that was begun last then
+        self._clock = clock
+        self._to_reduce: dict[str, ObjectIndex] = {}  # objects of which snapshots are to be made
+        self._is_reducing = False
+        self._begin_numbers()
+
+    def apply(self) -> None:
+        """
+        Applies other patterns. What was kept before is kept until it is too old, but not continued.
+        """
+        self._patterns = compiled(self.options.keep)
+        self._known = {}
+
+    # -- what the data plane carries -----------------------------------------------------
+
+    def number(self, object: str, message: Message) -> int | None:
+        """
+        The number of the object at the data plane, which may carry updates like this one from now on; None:
+        Python records each.
+        """
+        index = self.journal.index(object)
+        if index is None or message.type != "update" or not self._data_plane.keeps_objects:
+            return None
+        found = self._numbers.get(object)
+        if found is None:
+            if len(self._numbers) >= MAX_NUMBERS:
+                self._begin_numbers()
+            found = self._numbers[object] = self._data_plane.add_kept(object)
+            self._by_number.append(object)
+        self._data_plane.set_version(found, index.version, self.journal.micros)
+        return found
+
+    def _begin_numbers(self) -> None:
+        self._numbers, self._by_number = {}, []
+        self._data_plane.keep(self._take_carried)
+
+    def _take_carried(self, records: bytes, entries: list[tuple[int, int, int]], micros: int) -> None:
+        self.journal.record_carried(records, entries, self._by_number, micros)
+        self._flush_later()
+
+    # -- publications --------------------------------------------------------------------
+
+    def is_kept(self, object: str) -> bool:
+        return self._patterns.fullmatch(object) is not None
+
+    def object(self, to: str) -> str:
+        """
+        The kept object whose channel or history this is; empty if there is none.
+        """
+        found = self._known.get(to)
+        if found is None:
+            name = to[: -len(HISTORY)] if to.endswith(HISTORY) else object_of(to)
+            found = name if name and self.is_kept(name) else ""
+            if len(to) <= MAX_KNOWN_CHARS:
+                if len(self._known) >= MAX_KNOWN:
+                    self._known = {}
+                self._known[to] = found
+        return found
+
+    def keeper(self, object: str) -> str:
+        """
+        The other member that keeps the object; empty if it is this node.
+        """
+        return self.others.keeper(object) if self.others is not None else ""
+
+    def note_missed(self, object: str) -> None:
+        """
+        Notes that a message of the object was delivered while this node was away.
+        """
+        if self.is_kept(object) and self.journal.miss(object):
+            self._flush_later()
+
+    def concerned(self, message: Message) -> str:
+        """
+        The kept object whose channel or history the message is for; empty if there is none. An invitation
+        that creates an object is recorded.
+        """
+        to = message.to
+        assert isinstance(to, str)
+        if to.endswith(_ENDS) or CHILDREN in to:
+            return self.object(to)
+        if message.from_.endswith(SUBSCRIPTION) and message.type.lower() == "create":
+            self._record_invitation(message)
+        return ""
+
+    def _record_invitation(self, message: Message) -> None:
+        """
+        Records what creates an object; it goes to its first observer, as it is.
+        """
+        object = message.from_[: -len(SUBSCRIPTION)]
+        if not self.is_kept(object):
+            return
+        index = self.journal.index(object)
+        if index is None or not index.has_value:
+            version = self.journal.next_version(object)
+            if version:
+                self._append(object, version, message.data, "create", False)
+
+    def record(self, object: str, message: Message) -> bool:
+        """
+        Records a publication, and puts its version into it; False if it is not kept. Raises Rejected if its
+        sender has put one there.
+        """
+        kind = message.type.lower()
+        if kind not in KEPT_TYPES:
+            return False
+        if b'"version"' in message.data and part(message.data, "version") is not None:
+            raise Rejected("'version' in the header is given by the node; put yours into the body")
+        version = self.journal.next_version(object)
+        if version:
+            assert isinstance(message.to, str)
+            message.data = with_version(message.data, version)
+            self._append(object, version, message.data, kind, message.to.startswith(object + CHILDREN))
+        return bool(version)
+
+    def _append(self, object: str, version: int, data: bytes, kind: str, is_child: bool) -> None:
+        self.journal.record(object, version, data, kind, is_child)
+        number = self._numbers.get(object)
+        if number is not None:
+            self._data_plane.set_version(number, version, self.journal.micros)
+        self._flush_later()
+
+    def _flush_later(self) -> None:
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._before_write(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        self.journal.flush()
+        for index in self.journal.grown():
+            self._to_reduce[index.address] = index
+        if self._to_reduce and not self._is_reducing:
+            self._is_reducing = True
+            work = self._slices.work(self._paced(self._reduce()))
+            work.addErrback(partial(log.failure, "objects could not be reduced"))
+            work.addBoth(self._reduced)
+        segments = self.journal.segments
+        if self.journal.is_too_large and segments.number != self._expired_at:
+            self._expired_at = segments.number  # what cannot be removed now is not tried with each flush
+            self.expire()
+
+    def expire(self) -> None:
+        """
+        Removes what is too old or too much, in slices.
+        """
+        if not self._is_expiring:
+            self._is_expiring = True
+            work = self._slices.work(self._paced(self.journal.expire()))
+            work.addErrback(partial(log.failure, "the journal of objects could not be shortened"))
+            work.addBoth(self._expired)
+
+    def _expired(self, done: Any) -> None:
+        self._is_expiring = False
+
+    def _reduce(self) -> Iterator[None]:
+        """
+        Makes snapshots, from which objects are reduced faster.
+        """
+        while self._to_reduce:
+            index = self._to_reduce.pop(next(iter(self._to_reduce)))
+            yield from self.journal.snapshot(index, index.version)
+            yield
+
+    def _reduced(self, done: Any) -> None:
+        self._is_reducing = False
+
+    def _paced(self, steps: Iterator[None]) -> Iterator[Deferred[Any] | None]:
+        """
+        Takes these steps with pauses, as long as the journal has room: publishing comes first.
+        """
+        for _ in steps:
+            is_urgent = self.journal.segments.size > 2 * self.options.keep_bytes
+            yield None if is_urgent else deferLater(self._clock, PAUSE_SECONDS)
+
+
+def with_version(data: bytes, version: int) -> bytes:
+    """
+    The message with its version at the end of the header.
+    """
+    if data[-1] != _CLOSING:
+        data = data.rstrip()
+    return b'%b,"version":%d}' % (data[:-1], version)

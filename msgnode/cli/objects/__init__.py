@@ -1,0 +1,3 @@
+"""
+The verbs of `msgnode object`: the history of kept objects.
+"""

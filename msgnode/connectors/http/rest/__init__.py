@@ -1,0 +1,3 @@
+"""
+REST: messages by `/message` and `/resource`, subscriptions by `/events`, and their OpenAPI document.
+"""

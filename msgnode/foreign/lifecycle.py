@@ -1,0 +1,448 @@
+"""
+The lifecycle of a domain's stub: fetched, started, live, restarted with a back-off, stopped when it is idle.
+
+A new version runs next to the old one until it is live.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+from uuid import uuid4
+
+from twisted.internet.defer import CancelledError, Deferred, DeferredList
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from msgnode.config.foreign import ForeignOptions, ForeignStub
+from msgnode.foreign.fetch.code_store import CodeStore
+from msgnode.foreign.fetch.fetcher import Fetcher
+from msgnode.foreign.fetch.stub_code import StubCode, Unusable
+from msgnode.foreign.stub_host import StubHosts, StubLimits, StubStart
+from msgnode.foreign.stub_instance import StubInstance
+from msgnode.foreign.stub_record import (
+    ABSENT,
+    DISCONNECTED,
+    DOWNLOADING,
+    FAILED,
+    LIVE,
+    STOPPED,
+    VERIFIED,
+    StubRecord,
+)
+from msgnode.protocol.errors import Rejected
+
+FETCH_AGAIN_SECONDS = 60.0  # between two fetches for a domain
+STABLE_SECONDS = 60.0  # live for so long, a stub has not failed
+MAX_BACKOFF_SECONDS = 60.0
+LOOK_SECONDS = 10.0  # between two looks at what is idle, or may have a new version
+
+log = Logger()
+
+
+class Surroundings(Protocol):
+    """
+    The parts that the lifecycles of all stubs share.
+    """
+
+    options: ForeignOptions
+    hosts: StubHosts
+    fetcher: Fetcher
+    store: CodeStore
+    clock: IReactorTime
+    wall: Callable[[], float]
+    chance: Callable[[], float]
+    own: str
+    node: str
+
+    def may_fetch(self) -> bool:
+        """
+        May one more stub be fetched in this minute?
+        """
+
+    def may_start(self) -> bool:
+        """
+        May one more stub run?
+        """
+
+    def table(self, domain: str) -> ForeignStub | None:
+        """
+        The table of the domain in the configuration.
+        """
+
+
+class Traffic(Protocol):
+    """
+    The messages of the domain, to which the lifecycle reports.
+    """
+
+    def is_needed(self) -> bool:
+        """
+        Is there something to send, or a subscription of a client here?
+        """
+
+    def became_live(self) -> None: ...
+    def was_lost(self) -> None:
+        """
+        The stub is not live any more.
+        """
+
+    def may_send(self) -> None: ...
+    def received(self, message: bytes, process: StubInstance) -> None: ...
+    def gave_up(self, why: Rejected) -> None:
+        """
+        No stub can be run for now.
+        """
+
+    def prod(self) -> None:
+        """
+        Posts something harmless: some stubs connect only when they are to send.
+        """
+
+
+class Lifecycle:
+    """
+    The lifecycle of one domain's stub (InstanceListener). `current` is its process; None: there is none.
+
+    `candidate` is a process of another version that is not live yet.
+    """
+
+    def __init__(self, domain: str, around: Surroundings, record: StubRecord, traffic: Traffic) -> None:
+        self.domain = domain
+        self.record = record
+        self.current: StubInstance | None = None
+        self.candidate: StubInstance | None = None
+        self._around = around
+        self._traffic = traffic
+        self._used_at = self._live_at = 0.0
+        self._fetched_at = -FETCH_AGAIN_SECONDS
+        self._fetching: Deferred[StubCode] | None = None
+        self._retry: IDelayedCall | None = None
+        self._prodding: IDelayedCall | None = None
+        self._look: IDelayedCall | None = None
+        self._failures = 0
+        self._refused: Rejected | None = None
+        self._refused_until = 0.0
+        self._slot = 1
+
+    @property
+    def is_live(self) -> bool:
+        return self.current is not None and self.current.is_live
+
+    @property
+    def is_running(self) -> bool:
+        return self.current is not None or self._fetching is not None
+
+    def refusal(self) -> Rejected | None:
+        """
+        The reason why no stub can be run for now; None if there is none.
+        """
+        if self._refused is not None and self._around.clock.seconds() >= self._refused_until:
+            self._refused = None
+        return self._refused
+
+    def want(self) -> None:
+        """
+        Notes a use of the stub, and starts it if it does not run.
+        """
+        self._used_at = self._around.clock.seconds()
+        if self.is_running or self._retry is not None or self.refusal() is not None:
+            return
+        self._begin()
+
+    def used(self) -> None:
+        """
+        Notes a use of the stub.
+        """
+        self._used_at = self._around.clock.seconds()
+
+    def restart(self) -> None:
+        """
+        Ends what runs, and begins again, as if nothing had failed.
+        """
+        self._failures, self._refused, self._fetched_at = 0, None, -FETCH_AGAIN_SECONDS
+        self.stop("an operator has restarted it")
+        self.want()
+
+    def stop(self, why: str = "") -> Deferred[Any]:
+        """
+        Ends all processes of the stub.
+        """
+        for timer in (self._retry, self._prodding, self._look):
+            if timer is not None and timer.active():
+                timer.cancel()
+        self._retry = self._prodding = self._look = None
+        if self._fetching is not None:
+            self._fetching.cancel()
+            self._fetching = None
+        processes = [process for process in (self.current, self.candidate) if process is not None]
+        was_live, self.current, self.candidate = self.is_live, None, None
+        if processes or self.record.state not in (ABSENT, FAILED):
+            self.record.change(STOPPED, why)
+        if was_live:
+            self._traffic.was_lost()
+        return DeferredList([process.stop() for process in processes], consumeErrors=True)
+
+    # -- code --------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        around, entry = self._around, self._around.store.entry(self.domain)
+        if not around.may_start():
+            self._give_up(
+                Rejected("too many stubs run at this node; try again later", 503, "limit"), 5.0, STOPPED
+            )
+            return
+        self._watch()
+        is_fresh = around.wall() < entry.fetched_at + around.options.refresh_seconds
+        key = entry.good if entry.key == entry.rejected else entry.key
+        found = self._checked(around.store.find(key))
+        if found is not None and is_fresh:
+            self._start(found)
+            return
+        wait = self._fetched_at + FETCH_AGAIN_SECONDS - around.clock.seconds()
+        if wait > 0 or not around.may_fetch():
+            if found is not None:
+                self._start(found)
+            else:
+                again = Rejected(f"the stub of {self.domain} cannot be fetched again yet", 502, "no-path")
+                self._give_up(again, max(1.0, wait), ABSENT)
+            return
+        self.record.change(DOWNLOADING)
+        self._fetch().addCallbacks(self._start, self._not_fetched, errbackArgs=(found,))
+
+    def _fetch(self) -> Deferred[StubCode]:
+        around = self._around
+        self._fetched_at = around.clock.seconds()
+        stub = around.table(self.domain)
+        self._fetching = fetching = around.fetcher.fetch(self.domain, stub)
+        fetching.addBoth(self._fetched)
+        return fetching
+
+    def _fetched(self, result: StubCode | Failure) -> StubCode | Failure:
+        self._fetching = None
+        if isinstance(result, Failure):
+            return result
+        code = self._verified(result)
+        self._around.store.put(code, self._around.wall())
+        return code
+
+    def _verified(self, code: StubCode) -> StubCode:
+        stub = self._around.table(self.domain)
+        return code.check(self._around.options.max_code_bytes, stub.digest if stub is not None else "")
+
+    def _checked(self, code: StubCode | None) -> StubCode | None:
+        try:
+            return None if code is None else self._verified(code)
+        except Unusable:
+            return None
+
+    def _not_fetched(self, failed: Failure, found: StubCode | None) -> None:
+        why = failed.value
+        if isinstance(why, CancelledError):
+            return  # it was stopped meanwhile
+        if not isinstance(why, Unusable):
+            log.failure("the stub of {domain} could not be fetched", failed, domain=self.domain)
+            why = Unusable("it could not be fetched")
+        self.record.counts["fetch-failed"] += 1
+        if found is not None:
+            self._start(found)
+            return
+        text = f"no stub leads to {self.domain}: {why}"
+        self._give_up(Unusable(text), FETCH_AGAIN_SECONDS, ABSENT)
+
+    def _give_up(self, why: Rejected, seconds: float, state: str) -> None:
+        self._refused, self._refused_until = why, self._around.clock.seconds() + seconds
+        self.record.change(state, str(why))
+        self._traffic.gave_up(why)
+
+    # -- processes -----------------------------------------------------------------------
+
+    def _start(self, code: StubCode) -> None:
+        self.record.change(VERIFIED)
+        self.current = self._make(code, self._slot)
+        self.record.use(code, self.current.start_options.hosts)
+        self.current.start(self._around.hosts)
+
+    def _make(self, code: StubCode, slot: int) -> StubInstance:
+        around = self._around
+        stub, options = around.table(self.domain), around.options
+        listed = (*options.hosts, *(stub.hosts if stub is not None else ()))
+        start = StubStart(
+            domain=self.domain,
+            url=f"runtime://{around.own}/protostub/{uuid4()}",
+            runtime_url=f"runtime://{around.own}/{around.node}.{slot}.{self.domain}",
+            code=code.code,
+            descriptor=code.descriptor,
+            hosts=code.hosts(listed),
+            limits=limits_of(options, stub),
+        )
+        self.record.counts["start"] += 1
+        return StubInstance(code, start, slot, self, around.clock)
+
+    def status_changed(self, process: StubInstance, desc: str) -> None:
+        if process is self.candidate:
+            if process.is_live:
+                self._replace(process)
+            elif process.state == FAILED:
+                process.give_up(f"the stub failed: {desc}")
+            return
+        if process is not self.current:
+            return
+        if process.state == FAILED:
+            process.give_up(f"the stub failed: {desc}")
+            return
+        self.record.change(process.state, desc if process.state == DISCONNECTED else "")
+        if process.is_live:
+            self._became_live(process)
+            return
+        if process.state == DISCONNECTED:
+            self._traffic.was_lost()
+        self._prod_later()
+
+    def _became_live(self, process: StubInstance) -> None:
+        self._live_at = self._around.clock.seconds()
+        self._around.store.was_live(process.code)
+        self._traffic.became_live()
+
+    def _replace(self, process: StubInstance) -> None:
+        """
+        The new version takes over.
+        """
+        before, self.current, self.candidate = self.current, process, None
+        self._slot = process.slot
+        log.info("the stub of {domain} has a new version", domain=self.domain)
+        self.record.use(process.code, process.start_options.hosts)
+        self.record.change(LIVE)
+        self.record.counts["version-replaced"] += 1
+        self._traffic.was_lost()
+        self._became_live(process)
+        if before is not None:
+            before.stop()
+
+    def posted(self, process: StubInstance, message: bytes) -> None:
+        if process is self.current or process is self.candidate:
+            self._traffic.received(message, process)
+
+    def ready(self, process: StubInstance) -> None:
+        if process is self.current:
+            self._traffic.may_send()
+
+    def ended(self, process: StubInstance, why: str) -> None:
+        if process is self.candidate:
+            self.candidate = None
+            self._around.store.reject(process.code)
+            self.record.counts["version-rejected"] += 1
+            self.record.change(self.record.state, f"a new version was not live: {why}")
+            return
+        if process is not self.current:
+            return
+        self.current = None
+        self.record.counts["failure"] += 1
+        self._traffic.was_lost()
+        now = self._around.clock.seconds()
+        if process.was_live and now >= self._live_at + STABLE_SECONDS:
+            self._failures = 0
+        self._failures += 1
+        self._after_failure(process, why)
+
+    def _after_failure(self, process: StubInstance, why: str) -> None:
+        around, entry = self._around, self._around.store.entry(self.domain)
+        if not process.was_live and entry.good and entry.good != process.code.key:
+            around.store.reject(process.code)
+        if self._failures > around.options.restarts:
+            self._failures = 0
+            text = f"the stub of {self.domain} has failed: {why}"
+            self._give_up(Rejected(text[:500], 502, "no-path"), around.options.failed_seconds, FAILED)
+            return
+        self.record.change(DISCONNECTED, why)
+        limit = min(MAX_BACKOFF_SECONDS, 2.0 ** (self._failures - 1))
+        self._retry = around.clock.callLater(limit * (0.5 + around.chance() / 2), self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        if self._traffic.is_needed():
+            self._begin()
+        else:
+            self.record.change(STOPPED)
+
+    # -- time ----------------------------------------------------------------------------
+
+    def _prod_later(self) -> None:
+        if self._prodding is None:
+            self._prodding = self._around.clock.callLater(0.5 + self._around.chance() / 2, self._prod)
+
+    def _prod(self) -> None:
+        self._prodding = None
+        process = self.current
+        if process is not None and not process.is_live and self._traffic.is_needed():
+            process.expect_live()
+            self._traffic.prod()
+
+    def needs_connection(self) -> None:
+        """
+        There is something to send while the stub may be disconnected.
+        """
+        if self.current is not None and self.current.state == DISCONNECTED:
+            self._prod_later()
+
+    def _watch(self) -> None:
+        if self._look is None:
+            self._look = self._around.clock.callLater(LOOK_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._look = None
+        now = self._around.clock.seconds()
+        stub = self._around.table(self.domain)
+        idle = self._around.options.idle_seconds
+        if stub is not None and stub.idle_seconds is not None:
+            idle = stub.idle_seconds
+        if idle and now >= self._used_at + idle and not self._traffic.is_needed():
+            if self.current is not None:
+                self.stop()
+            return
+        self._look_for_version()
+        if self.is_running or self._retry is not None:
+            self._watch()
+
+    def _look_for_version(self) -> None:
+        around, entry = self._around, self._around.store.entry(self.domain)
+        is_due = around.wall() >= entry.fetched_at + around.options.refresh_seconds
+        now = around.clock.seconds()
+        is_free = self.candidate is None and self._fetching is None and self.is_live
+        if is_due and is_free and now >= self._fetched_at + FETCH_AGAIN_SECONDS and around.may_fetch():
+            self._fetch().addCallbacks(self._try_version, self._no_version)
+
+    def _no_version(self, failed: Failure) -> None:
+        if not isinstance(failed.value, CancelledError):
+            self.record.counts["fetch-failed"] += 1
+            self.record.change(self.record.state, str(failed.value))
+
+    def _try_version(self, code: StubCode) -> None:
+        """
+        Runs another version next to the current one.
+        """
+        current, entry = self.current, self._around.store.entry(self.domain)
+        if current is None or current.code.key == code.key or entry.rejected == code.key:
+            return
+        if not self._around.may_start():
+            return  # at the next look
+        self.candidate = self._make(code, 3 - self._slot)
+        self.candidate.start(self._around.hosts)
+
+
+def limits_of(options: ForeignOptions, stub: ForeignStub | None) -> StubLimits:
+    """
+    The limits of a stub: its own where the configuration has them.
+    """
+
+    def own(name: str) -> int:
+        found = getattr(stub, name) if stub is not None else None
+        value: int = getattr(options, name) if found is None else found
+        return value
+
+    return StubLimits(
+        memory_bytes=own("memory_bytes"),
+        message_bytes=own("message_bytes"),
+        output_bytes_per_second=own("rate_bytes"),
+        messages_per_second=own("rate_messages"),
+        live_seconds=options.live_seconds,
+    )

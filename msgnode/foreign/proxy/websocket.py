@@ -1,0 +1,190 @@
+"""
+A WebSocket that the node opens for a stub, by Autobahn, to a checked address.
+"""
+
+from typing import Any, Protocol
+
+from autobahn.twisted.websocket import WebSocketClientFactory, WebSocketClientProtocol
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IPushProducer, IStreamClientEndpoint
+from twisted.internet.protocol import connectionDone
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+ABNORMAL = 1006  # the code of a connection that was lost without one
+HANDSHAKE_SECONDS = 10
+CLOSE_SECONDS = 2
+
+
+class SocketEvents(Protocol):
+    """
+    The stub's end of a WebSocket.
+    """
+
+    def opened(self, protocol: str) -> None: ...
+
+    def received(self, payload: bytes, is_binary: bool) -> None: ...
+
+    def drained(self, size: int) -> None:
+        """
+        So many bytes of what was sent are on their way.
+        """
+
+    def closed(self, code: int, reason: str, clean: bool) -> None:
+        """
+        Called once, at the end.
+        """
+
+
+class StubWebSocket:
+    """
+    A WebSocket connection of a stub, while it is connecting, too.
+    """
+
+    def __init__(self, reactor: Any, events: SocketEvents) -> None:
+        self._reactor = reactor
+        self._events = events
+        self._protocol: _Client | None = None
+        self._connecting: Deferred[Any] | None = None
+        self._unreported = 0  # bytes that were sent while the transport was full
+        self._full = self._reading_paused = self._ended = False
+
+    def connect(
+        self, endpoint: IStreamClientEndpoint, url: str, protocols: list[str], max_bytes: int
+    ) -> None:
+        factory = WebSocketClientFactory(url, protocols=protocols, reactor=self._reactor, useragent="msgnode")
+        factory.noisy = False
+        factory.setProtocolOptions(
+            maxFramePayloadSize=max_bytes,
+            maxMessagePayloadSize=max_bytes,
+            openHandshakeTimeout=HANDSHAKE_SECONDS,
+            closeHandshakeTimeout=CLOSE_SECONDS,
+            tcpNoDelay=True,
+        )
+        factory.protocol = lambda: _Client(self)
+        self._connecting = endpoint.connect(factory)
+        self._connecting.addErrback(self._not_connected)
+
+    def _not_connected(self, why: Failure) -> None:
+        text = "closed" if why.check(CancelledError) else why.getErrorMessage()
+        self._end(ABNORMAL, text, False)
+
+    def send(self, payload: bytes, is_binary: bool) -> None:
+        if self._protocol is None:
+            return
+        self._protocol.sendMessage(payload, is_binary)
+        if self._full:
+            self._unreported += len(payload)
+        else:
+            self._events.drained(len(payload))
+
+    def close(self, code: int, reason: str) -> None:
+        if self._protocol is not None:
+            permitted = code if code == 1000 or 3000 <= code <= 4999 else 1000
+            self._protocol.sendClose(permitted, reason)
+        elif self._connecting is not None:
+            self._connecting.cancel()
+
+    def abort(self) -> None:
+        """
+        End it at once; no event follows.
+        """
+        self._ended = True
+        if self._protocol is not None:
+            self._protocol.transport.abortConnection()
+        elif self._connecting is not None:
+            self._connecting.cancel()
+
+    def pause(self) -> None:
+        self._reading_paused = True
+        if self._protocol is not None:
+            self._protocol.transport.pauseProducing()
+
+    def resume(self) -> None:
+        self._reading_paused = False
+        if self._protocol is not None:
+            self._protocol.transport.resumeProducing()
+
+    # -- called by the connection ----------------------------------------------
+
+    def made(self, protocol: "_Client") -> None:
+        self._protocol = protocol
+        if self._ended:
+            protocol.transport.abortConnection()
+
+    def opened(self, protocol: str) -> None:
+        if self._ended or self._protocol is None:
+            return
+        self._protocol.transport.registerProducer(_Producer(self), True)
+        if self._reading_paused:
+            self._protocol.transport.pauseProducing()
+        self._events.opened(protocol)
+
+    def received(self, payload: bytes, is_binary: bool) -> None:
+        if not self._ended:
+            self._events.received(payload, is_binary)
+
+    def set_full(self, full: bool) -> None:
+        self._full = full
+        if not full and self._unreported and not self._ended:
+            size, self._unreported = self._unreported, 0
+            self._events.drained(size)
+
+    def lost(self, code: int, reason: str, clean: bool) -> None:
+        self._end(code, reason, clean)
+
+    def _end(self, code: int, reason: str, clean: bool) -> None:
+        if not self._ended:
+            self._ended = True
+            self._events.closed(code, reason, clean)
+
+
+class _Client(WebSocketClientProtocol):
+    """
+    Autobahn's protocol at this end.
+    """
+
+    _close: tuple[int, str, bool] | None = None
+
+    def __init__(self, socket: StubWebSocket) -> None:
+        super().__init__()
+        self._socket = socket
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        self._socket.made(self)
+
+    def onConnect(self, response: Any) -> None:
+        self._chosen = response.protocol or ""
+
+    def onOpen(self) -> None:
+        self._socket.opened(self._chosen)
+
+    def onMessage(self, payload: bytes, isBinary: bool) -> None:
+        self._socket.received(payload, isBinary)
+
+    def onClose(self, wasClean: bool, code: int | None, reason: str | None) -> None:
+        self._close = (code or ABNORMAL, reason or "", bool(wasClean))
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        super().connectionLost(reason)
+        self._socket.lost(*(self._close or (ABNORMAL, reason.getErrorMessage(), False)))
+
+
+@implementer(IPushProducer)
+class _Producer:
+    """
+    The stub as the producer of what the connection sends.
+    """
+
+    def __init__(self, socket: StubWebSocket) -> None:
+        self._socket = socket
+
+    def pauseProducing(self) -> None:
+        self._socket.set_full(True)
+
+    def resumeProducing(self) -> None:
+        self._socket.set_full(False)
+
+    def stopProducing(self) -> None:
+        pass

@@ -1,0 +1,150 @@
+"""
+Requests whose sender's or recipient's session moves meanwhile: each is answered once.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cluster_durable import NAMES, DurableWorld, RoamingClient
+
+A, B, C = NAMES
+ANN, BOB = "runtime://example.org/1", "runtime://example.org/2"
+OVERDUE_SECONDS = 25  # after which a request to a node that does not answer is answered in its place
+
+
+class Asking(RoamingClient):
+    """
+    A client that keeps the requests and answers that it gets.
+    """
+
+    def __init__(self, world: DurableWorld, runtime: str) -> None:
+        super().__init__(world, runtime, subscribes=False)
+        self.requests: list[dict[str, Any]] = []
+        self.codes: list[int] = []
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        super()._hear(message)
+        if message["type"] == "read":
+            self.requests.append(message)
+        elif message["type"] == "response" and message["from"] != "mn:/session":
+            self.codes.append(message["body"]["code"])
+
+    def ask(self, runtime: str) -> None:
+        self.send(id=7, type="read", to=f"{runtime}/x", body={})
+
+    def answer(self) -> None:
+        for request in self.requests:
+            reply = {"id": request["id"], "type": "response", "from": request["to"], "to": request["from"]}
+            self.send(**reply, body={"code": 200})
+
+
+class World(DurableWorld):
+    """
+    Ann at the first node has asked bob at the third.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.ann, self.bob = Asking(self, ANN), Asking(self, BOB)
+        self.clients = {ANN: self.ann, BOB: self.bob}
+        self.go(self.ann, A)
+        self.go(self.bob, C)
+
+    def go(self, client: RoamingClient, name: str) -> None:
+        client.connect(name)
+        self.run(3)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_request_whose_sender_moved_is_answered_once(world: World) -> None:
+    """
+    A sender that moves, and gets its answer at its new node, gets no other when the recipient's node dies.
+    """
+    world.ann.ask(BOB)
+    world.run(0.1)
+    world.go(world.ann, B)
+
+    world.bob.answer()
+    world.run(1)
+    world.kill(C)
+    world.run(OVERDUE_SECONDS)
+
+    assert [200] == world.ann.codes
+
+
+def test_request_whose_sender_moved_is_answered_if_the_recipient_does_not(world: World) -> None:
+    """
+    A sender that moves is told at its new node that the recipient's node, which has died, says nothing; also
+    if the node where it asked has been killed, too.
+    """
+    world.ann.ask(BOB)
+    world.run(0.1)
+    world.go(world.ann, B)
+
+    world.kill(C)
+    world.kill(A)
+    world.start(A)
+    world.run(OVERDUE_SECONDS)
+
+    assert [504] == world.ann.codes
+
+
+def test_request_whose_recipient_moved_to_the_sender_is_answered_once(world: World) -> None:
+    """
+    A recipient that moves to the sender's node, and answers there, has answered, even if the node dies where
+    it got the request.
+    """
+    world.ann.ask(BOB)
+    world.run(0.1)
+    world.go(world.bob, A)
+
+    world.bob.answer()
+    world.run(1)
+    world.kill(C)
+    world.run(OVERDUE_SECONDS)
+
+    assert [200] == world.ann.codes
+
+
+def test_request_whose_sender_moved_to_the_recipient_is_answered_once(world: World) -> None:
+    """
+    A sender that moves to the recipient's node waits for it as within one node.
+    """
+    world.ann.ask(BOB)
+    world.run(0.1)
+    world.go(world.ann, C)
+    world.kill(A)
+
+    world.run(OVERDUE_SECONDS)
+    before = list(world.ann.codes)
+    world.bob.answer()
+    world.run(1)
+
+    assert ([], [200]) == (before, world.ann.codes)
+
+
+@pytest.mark.parametrize("at", [A, B, C])
+def test_request_that_waits_at_a_dead_node_is_answered_when_that_is_back(world: World, at: str) -> None:
+    """
+    A request that waits for an absent client, whose node is killed, and that comes to the client's new node
+    when its time is over, is answered once, wherever its sender is.
+    """
+    world.bob.drop()
+    world.ann.ask(BOB)
+    world.run(0.5)
+    world.kill(C)
+    world.go(world.bob, B)
+
+    world.start(C)
+    world.run(5)
+    if at != A:
+        world.go(world.ann, at)
+    world.run(OVERDUE_SECONDS)
+
+    assert 1 == len(world.ann.codes) + len(world.bob.requests)

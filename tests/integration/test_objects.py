@@ -1,0 +1,126 @@
+"""
+Objects with a history at a real node: nothing that an observer has seen is missing after a kill.
+"""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.process import Lines, NodeProcess, fetched
+
+SM = "domain://msg-node.localhost/sm"
+OBJECT = "comm://localhost/rooms/1"
+CHANGES, HISTORY = f"{OBJECT}/changes", f"{OBJECT}/history"
+COUNT = 3000
+
+Message = dict[str, Any]
+
+
+@pytest.fixture(params=["as it is", "Python alone"])
+def start(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[], NodeProcess]:
+    settings = '[objects]\nkeep = ["comm://localhost/rooms/*"]\n'
+    if request.param == "Python alone":
+        settings += "[performance]\nnative = false\n"
+    anywhere = 'web = ["tcp:0:interface=127.0.0.1"]\nlines = ["tcp:0:interface=127.0.0.1"]\n'
+    admin = '[admin]\nlisten = "tcp:0:interface=127.0.0.1"\n'
+    (tmp_path / "msgnode.toml").write_text(anywhere + settings + admin)
+
+    def begin() -> NodeProcess:
+        return NodeProcess("--config", str(tmp_path / "msgnode.toml"), state=str(tmp_path / "state"))
+
+    return begin
+
+
+def update(value: int, id: int = 3) -> Message:
+    return {"id": id, "type": "update", "from": OBJECT, "to": CHANGES, "body": {"value": value}}
+
+
+def subscribe(client: Lines, name: str, **more: Any) -> Message:
+    body = {"resources": [CHANGES], **more}
+    message = {"id": 2, "type": "subscribe", "from": f"runtime://localhost/{name}/sm", "to": SM, "body": body}
+    return client.ask(message)
+
+
+def read(client: Lines, **body: Any) -> Any:
+    answer = client.ask(
+        {"id": 4, "type": "read", "from": "runtime://localhost/reader", "to": HISTORY, "body": body}
+    )
+    assert answer["body"]["code"] == 200, answer
+    return answer["body"]["value"]
+
+
+def all_changes(client: Lines) -> list[Message]:
+    found, page = [], read(client, limit=1000)
+    while True:
+        found += page.get("changes", [])
+        if not page.get("next"):
+            return found
+        page = read(client, **{"from": page["next"], "limit": 1000})
+
+
+def test_nothing_that_was_seen_is_missing(start: Callable[[], NodeProcess]) -> None:
+    """
+    A node is killed while it publishes: what an observer has seen is in the history afterwards, each version
+    once; an observer that was away gets it in order, then what comes.
+    """
+    node = start()
+    reporter, observer = (
+        Lines(node.ports["line"], f"runtime://localhost/{name}") for name in ("reporter", "observer")
+    )
+    subscribe(observer, "observer")
+    sent = b"".join(json.dumps(update(number)).encode() + b"\n" for number in range(1, COUNT + 1))
+    reporter.socket.sendall(sent)
+    seen = [observer.receive() for _ in range(COUNT // 2)]
+    carried = fetched(node, "admin", "/metrics")
+    node.stop(signal.SIGKILL)
+    while (message := observer.receive()) is not None:
+        seen.append(message)
+
+    node = start()
+    reader = Lines(node.ports["line"], "runtime://localhost/reader")
+    kept = all_changes(reader)
+
+    assert [message["version"] for message in seen if message] == list(range(1, len(seen) + 1))
+    assert [change["version"] for change in kept] == list(range(1, len(kept) + 1))
+    assert [change["message"]["body"]["value"] for change in kept] == list(range(1, len(kept) + 1))
+    assert len(kept) >= len(seen)
+    assert read(reader, at=500)["value"] == 500
+    by_flow = float(carried.split("\nmsgnode_messages_by_flow_total ")[1].split()[0])
+    is_native = json.loads(fetched(node, "admin", "/live"))["data_plane"] == "native"
+    assert (by_flow > COUNT / 4) == is_native
+
+    back = Lines(node.ports["line"], "runtime://localhost/back")
+    answer = subscribe(back, "back", since=10)
+    reader.send(update(0))
+    missed = [back.receive() for _ in range(len(kept) - 10 + 1)]
+    assert answer["body"] == {"code": 200, "version": len(kept)}
+    assert [each["version"] for each in missed if each] == list(range(11, len(kept) + 2))
+    node.stop()
+
+
+def test_damaged_journal(start: Callable[[], NodeProcess]) -> None:
+    """
+    A node whose journal is damaged starts, and says what it cannot give.
+    """
+    node = start()
+    client = Lines(node.ports["line"], "runtime://localhost/reader")
+    for number in range(1, 6):
+        client.send(update(number * 11111))
+    assert read(client)["version"] == 5
+    node.stop()
+    (segment,) = sorted((node.state / "objects").glob("*.seg"))[:1]
+    segment.write_bytes(segment.read_bytes().replace(b"33333", b"33x33"))
+
+    node = start()
+    client = Lines(node.ports["line"], "runtime://localhost/reader")
+    page, state = read(client), read(client, at=5)
+
+    assert [change["version"] for change in page["changes"]] == [1, 2, 4, 5]
+    assert page["missing"] == state["missing"] == [{"from": 3, "to": 3, "why": "damaged"}]
+    assert (state["value"], state["complete"]) == (55555, False)
+    assert "parts of the journal of objects are damaged" in node.said + node._output.read()
+    node.stop()

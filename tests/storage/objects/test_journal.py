@@ -1,0 +1,349 @@
+"""
+The journal of objects: what is on disk, what is missing, and what a restart finds.
+"""
+
+import errno
+import os
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from msgnode.config.objects import ObjectsOptions
+from msgnode.storage.objects.journal import DAY, JUMP, ObjectJournal
+from msgnode.storage.objects.object_index import Gap
+from msgnode.storage.objects.reduction import ReducedObject
+from msgnode.storage.objects.segments import Segments
+from msgnode.storage.spool import write_all
+from tests.support.fakes import directory
+from tests.support.openid import NOW
+
+OBJECT, OTHER = "comm://example.org/1", "comm://example.org/2"
+
+
+class Disk:
+    """
+    The `write` of a disk that is full while `is_full`.
+    """
+
+    is_full = False
+
+    def __call__(self, file: int, parts: list[bytes]) -> None:
+        if self.is_full:
+            os.write(file, b"".join(parts)[:7])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_all(file, parts)
+
+
+class JournalCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.directory = directory(self)
+        self.disk = Disk()
+        self.now = NOW
+        self.low = False
+        self.options = ObjectsOptions(keep=["comm://example.org/*"])
+        self.open()
+
+    def open(self, segment_bytes: int = 8 * 1024 * 1024) -> ObjectJournal:
+        segments = Segments(self.directory, segment_bytes=segment_bytes, write=self.disk)
+        self.journal = ObjectJournal(
+            self.directory,
+            self.options,
+            wall=lambda: self.now,
+            segments=segments,
+            is_low=lambda: self.low,
+        )
+        self.journal.open()
+        self.addCleanup(segments.close)
+        return self.journal
+
+    def reopen(self, **how: Any) -> None:
+        """
+        Kill the process, and start again.
+        """
+        self.journal.segments.close()
+        self.open(**how)
+
+    def write(self, value: Any, object: str = OBJECT, type: str = "update") -> int:
+        data = b'{"id":1,"type":"%b","from":"a","to":"%b/changes","body":{"value":%b}}'
+        self.journal.record(
+            object,
+            self.journal.next_version(object),
+            data % (type.encode(), object.encode(), repr(value).encode()),
+            type,
+            False,
+        )
+        self.journal.flush()
+        self.now += 1
+        return self.journal.index(object).version
+
+    def state(self, version: int, object: str = OBJECT) -> ReducedObject | None:
+        made: list[Any] = []
+        for _ in self.journal.reduce(self.journal.index(object), version, made):
+            pass
+        return made[0].state if made else None
+
+    def value(self, version: int, object: str = OBJECT) -> Any:
+        state = self.state(version, object)
+        return state.value if state is not None else "gone"
+
+    def segment(self, number: int = 1) -> Any:
+        return sorted(self.directory.glob("objects-*"))[number - 1]
+
+    def gaps(self) -> list[Gap]:
+        return self.journal.index(OBJECT).gaps
+
+    def expire(self) -> None:
+        for _ in self.journal.expire():
+            pass
+
+
+class RestartTests(JournalCase):
+    """
+    After a kill.
+    """
+
+    def test_all_is_there(self) -> None:
+        """
+        What was flushed is there after a kill, and versions go on.
+        """
+        for number in range(5):
+            self.write(number)
+            self.write(-number, OTHER)
+
+        self.reopen()
+
+        self.assertEqual([0, 1, 2, 3, 4], [self.value(version) for version in range(1, 6)])
+        self.assertEqual(-2, self.value(3, OTHER))
+        self.assertEqual(6, self.write(5))
+
+    def test_torn_end(self) -> None:
+        """
+        A record that was cut off by a kill is dropped, wherever it was cut.
+        """
+        self.write(1)
+        before = self.segment().stat().st_size
+        self.write(2)
+        whole = self.segment().read_bytes()
+        for end in range(before, len(whole), 7):
+            self.segment().write_bytes(whole[:end])
+            for later in sorted(self.directory.glob("objects-*"))[1:]:
+                later.unlink()
+
+            self.reopen()
+
+            self.assertEqual(1, self.journal.index(OBJECT).version, end)
+            self.assertEqual(1, self.value(1))
+            self.assertEqual([], self.gaps())
+
+    def test_damaged_record(self) -> None:
+        """
+        A damaged record is missing, by its version, and what is around it is there.
+        """
+        for number in range(1, 4):
+            self.write(number * 11111)
+        data = self.segment().read_bytes()
+        self.segment().write_bytes(data.replace(b"22222", b"22322"))
+
+        self.reopen()
+
+        self.assertEqual([Gap(2, 2, "damaged")], self.gaps())
+        self.assertEqual([Gap(2, 2, "damaged")], self.state(3).missing)
+        self.assertEqual(33333, self.value(3))
+
+    def test_damage_while_it_runs(self) -> None:
+        """
+        A record that is damaged after the start is missing, too.
+        """
+        for number in range(1, 4):
+            self.write(number * 11111)
+        data = self.segment().read_bytes()
+        with self.segment().open("r+b") as file:
+            file.write(data.replace(b"22222", b"22322"))
+
+        self.assertEqual([Gap(2, 2, "damaged")], self.state(3).missing)
+        self.assertEqual(33333, self.value(3))
+
+    def test_damage_behind_the_last_entry(self) -> None:
+        """
+        Where it is not known how many versions an object had, some are left out: none is given twice.
+        """
+        self.write(11111)
+        self.write(22222)
+        self.reopen()
+        self.write(3, OTHER)
+        data = self.segment().read_bytes()
+        self.segment().write_bytes(data.replace(b"22222", b"22322"))
+
+        self.reopen()
+
+        self.assertEqual(JUMP + 2, self.write(4))
+        self.assertEqual([Gap(2, JUMP + 1, "damaged")], self.gaps())
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.data())
+    def test_any_damage(self, data: st.DataObject) -> None:
+        """
+        Whatever bytes of a segment change, the node starts, and gives no message for another one.
+        """
+        self.setUp()
+        for number in range(1, 8):
+            self.write(number * 1111)
+        whole = bytearray(self.segment().read_bytes())
+        at = data.draw(st.integers(0, len(whole) - 1))
+        whole[at] ^= data.draw(st.integers(1, 255))
+        self.segment().write_bytes(whole)
+
+        self.reopen()
+
+        index = self.journal.index(OBJECT)
+        for number in range(len(index) if index is not None else 0):
+            entry = self.journal.read(index, number)
+            if entry is not None:
+                self.assertIn(b"%d}" % (entry.version * 1111), entry.data)
+        self.write(1)
+        self.doCleanups()
+
+
+class FullDiskTests(JournalCase):
+    """
+    A disk that takes no more.
+    """
+
+    def test_messages_are_missing(self) -> None:
+        """
+        While the disk is full messages get versions, are missing in the journal, and a restart knows that.
+        """
+        self.write(1)
+        self.disk.is_full = True
+        self.write(2)
+        self.write(3)
+        self.assertIn("No space left", self.journal.failing)
+        self.disk.is_full = False
+        self.assertEqual(4, self.write(4))
+        self.assertEqual("", self.journal.failing)
+
+        for _ in range(2):
+            self.assertEqual([Gap(2, 3, "disk")], self.gaps())
+            self.assertEqual([Gap(2, 3, "disk")], self.state(4).missing)
+            self.assertEqual((1, 4), (self.value(3), self.value(4)))
+            self.reopen()
+        self.assertEqual(5, self.write(5))
+
+    def test_killed_with_a_nearly_full_disk(self) -> None:
+        """
+        Below the reserve of the disk nothing is written but that: after a kill no version is given twice.
+        """
+        self.write(1)
+        self.low = True
+        for value in (2, 3, 4):
+            self.write(value)
+        self.low = False
+        self.reopen()
+
+        self.assertGreater(self.write(5), 4)
+        self.assertEqual(2, self.gaps()[0].first)
+
+    def test_create_ends_what_is_missing(self) -> None:
+        """
+        An object that is created again lacks nothing of before.
+        """
+        self.write(1)
+        self.low = True
+        self.write(2)
+        self.low = False
+        self.write(3, type="create")
+
+        self.assertEqual([], self.state(3).missing)
+
+
+class RetentionTests(JournalCase):
+    """
+    What is kept for how long.
+    """
+
+    def fill(self, number: int, object: str = OBJECT) -> None:
+        for value in range(number):
+            self.write(value, object)
+
+    def test_oldest_segments_are_removed(self) -> None:
+        """
+        Beyond the bytes that are kept, the oldest segments go; the versions behind are reduced as before.
+        """
+        self.reopen(segment_bytes=2000)
+        self.options.keep_bytes = 6000
+        self.fill(100)
+        expected = self.value(90)
+
+        self.expire()
+
+        index = self.journal.index(OBJECT)
+        self.assertLess(self.journal.segments.size, 9000)
+        self.assertGreater(index.oldest, 40)
+        self.assertEqual("gone", self.value(index.oldest - 2))
+        self.assertEqual(index.oldest - 2, self.value(index.oldest - 1))
+        self.assertEqual(expected, self.value(90))
+        self.reopen(segment_bytes=2000)
+        self.assertEqual(index.oldest, self.journal.index(OBJECT).oldest)
+        self.assertEqual([], self.gaps())
+        self.assertEqual(expected, self.value(90))
+        self.assertEqual(101, self.write(5))
+
+    def test_old_segments_are_removed(self) -> None:
+        """
+        Segments whose last record is older than the days that are kept go; an object that still is stays.
+        """
+        self.fill(3)
+        self.fill(2, OTHER)
+        self.write(0, OTHER, "delete")
+        self.reopen()
+        self.now += 31 * DAY / 1_000_000
+        self.write(1, "comm://example.org/3")
+
+        self.expire()
+
+        self.assertEqual(2, self.value(3))
+        self.assertEqual("gone", self.value(2))
+        self.assertIsNone(self.journal.index(OTHER))
+
+    def test_forgotten_objects_begin_above(self) -> None:
+        """
+        An object of which nothing was left goes on above all its versions of before, after a restart too.
+        """
+        self.fill(5)
+        self.write(0, type="delete")
+        self.reopen()
+        self.now += 31 * DAY / 1_000_000
+        self.write(1, OTHER)
+        self.expire()
+        self.assertIsNone(self.journal.index(OBJECT))
+
+        self.reopen()
+
+        self.assertEqual(7, self.write(1))
+
+    def test_nothing_is_removed_while_the_disk_fails(self) -> None:
+        """
+        While nothing can be written, nothing is given up.
+        """
+        self.fill(3)
+        self.reopen()
+        self.now += 31 * DAY / 1_000_000
+        self.disk.is_full = True
+
+        self.expire()
+        self.disk.is_full = False
+
+        self.assertEqual(0, self.value(1))
+
+    def test_too_many_objects(self) -> None:
+        """
+        Beyond the limit of objects, further ones have no versions.
+        """
+        self.options.max_objects = 1
+        self.write(1)
+
+        self.assertEqual(2, self.journal.next_version(OBJECT))
+        self.assertEqual(0, self.journal.next_version(OTHER))
+        self.assertEqual(1, self.journal.counts.refused)

@@ -1,0 +1,108 @@
+"""
+Small values by key, on disk.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from msgnode.protocol.errors import Rejected
+from msgnode.storage.keyed_journal import OBSOLETE_LINES, KeyedJournal
+from tests.support.fakes import directory
+
+
+class KeyedJournalTests(SynchronousTestCase):
+    """
+    A journal, and another that reads its file.
+    """
+
+    def setUp(self) -> None:
+        self.path = directory(self) / "values.jsonl"
+        self.journal = KeyedJournal(self.path)
+
+    def again(self) -> dict[str, Any]:
+        return KeyedJournal(self.path).read()
+
+    def test_what_was_put_last_is_read(self) -> None:
+        """
+        The last value of each key is read again, and nothing that was removed.
+        """
+        self.assertEqual({}, self.journal.read())
+        for key, value in (("a", 1), ("b", {"x": [2]}), ("a", 3), ("c", 4)):
+            self.successResultOf(self.journal.put(key, value))
+        self.successResultOf(self.journal.remove("c"))
+        self.successResultOf(self.journal.remove("never there"))
+
+        self.assertEqual({"a": 3, "b": {"x": [2]}}, self.again())
+        self.assertEqual(0o600, self.path.stat().st_mode & 0o777)
+
+    def test_torn_and_damaged_lines_are_left_out(self) -> None:
+        """
+        A line that is cut off or damaged is left out, and the next write leaves a whole file.
+        """
+        self.path.write_bytes(b'["a",1]\nnonsense\n["b"]\n["c",2]\n["d",')
+        journal = KeyedJournal(self.path)
+        self.assertEqual({"a": 1, "c": 2}, journal.read())
+        journal.put("e", 5)
+
+        self.assertEqual(b'["a",1]\n["c",2]\n["e",5]\n', self.path.read_bytes())
+
+    def test_file_does_not_grow_with_changes(self) -> None:
+        """
+        However often a value changes, the file keeps a bounded number of obsolete lines.
+        """
+        for number in range(3 * OBSOLETE_LINES):
+            self.journal.put("a", number)
+
+        self.assertLess(len(self.path.read_bytes().splitlines()), OBSOLETE_LINES + 10)
+        self.assertEqual({"a": 3 * OBSOLETE_LINES - 1}, self.again())
+
+    def test_failed_write_is_told_and_made_good(self) -> None:
+        """
+        When the disk takes nothing, whoever waits is told 503; the next write has all values.
+        """
+        self.path.mkdir()
+        why = self.failureResultOf(self.journal.put("a", 1), Rejected).value
+        self.assertEqual((503, "disk"), (why.code, why.reason))
+        self.assertTrue(self.journal.failing)
+        self.path.rmdir()
+        self.successResultOf(self.journal.put("b", 2))
+
+        self.assertEqual({"a": 1, "b": 2}, self.again())
+        self.assertEqual("", self.journal.failing)
+
+    def test_changes_during_a_write_are_one_write(self) -> None:
+        """
+        What changes while the disk is slow is written together, in order, and each waits for its own write.
+        """
+        started: list[Deferred[None]] = []
+
+        def slow(act: Any, *what: Any) -> Deferred[Any]:
+            start: Deferred[None] = Deferred()
+            started.append(start)
+            return start.addCallback(lambda ready: maybeDeferred(act, *what))
+
+        journal = KeyedJournal(self.path, slow)
+        first = journal.put("a", 1)
+        rest = [journal.put("a", 2), journal.put("b", 3), journal.written()]
+        started[0].callback(None)
+        self.successResultOf(first)
+        self.assertNoResult(rest[0])
+        started[1].callback(None)
+
+        for waiter in rest:
+            self.successResultOf(waiter)
+        self.assertEqual((2, {"a": 2, "b": 3}), (len(started), self.again()))
+
+    def test_without_a_path_nothing_is_kept(self) -> None:
+        """
+        Without a state directory all succeeds, and nothing is kept.
+        """
+        journal = KeyedJournal(None)
+        self.successResultOf(journal.put("a", 1))
+        self.successResultOf(journal.remove("a"))
+
+        self.assertEqual({}, journal.read())
+        self.assertFalse(Path(self.path).exists())
