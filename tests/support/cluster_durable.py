@@ -357,6 +357,7 @@ class DurableWorld:
         self.wires: dict[tuple[str, str], deque[Entry]] = {}
         self.members: dict[str, DurableMember] = {}
         self.stopped: set[str] = set()
+        self.slow: set[tuple[str, str]] = set()  # streams, from and to, whose messages do not arrive now
         self.clients: dict[str, RoamingClient] = {}
         self.published: dict[str, list[str]] = {}  # by runtimeURL
         for name in NAMES:
@@ -395,7 +396,7 @@ class DurableWorld:
             source, target = self.members.get(of), self.members.get(to)
             if source is None or target is None or {of, to} & self.stopped:
                 continue
-            if (of, to) not in self.cluster.wires:
+            if (of, to) not in self.cluster.wires or (of, to) in self.slow:
                 continue
             for entry in list(wire):
                 if entry.taken_by is not target:

@@ -462,6 +462,9 @@ class MoveNode:
         leaving.sealed = True
         return True
 
+    def is_late(self, release):
+        return False
+
     def discard(self, release):
         del self.now.leaving[release.id]
         self.write_now()
@@ -534,6 +537,9 @@ class MoveNode:
             key=lambda each: each.release.generation,
             default=None,
         )
+
+    def wait_no_more(self, of, id):
+        return succeed(None)
 
     def finish(self, of, id):
         name = self.now.arrived[of, id]
@@ -716,6 +722,9 @@ class QuickNode:
     def seal(self, release):
         return not self.leaving[release.id]
 
+    def is_late(self, release):
+        return False
+
     def discard(self, release):
         del self.leaving[release.id]
 
@@ -733,6 +742,9 @@ class QuickNode:
     def import_messages(self, of, id, key, messages):
         self.received += len(messages)
         self.arrived[id] = (key, False)
+        return succeed(None)
+
+    def wait_no_more(self, of, id):
         return succeed(None)
 
     def finish(self, of, id):

@@ -160,6 +160,9 @@ class Arrivals:
             if arrival is not None and arrival.is_importing:
                 self._forget((of, end.id))  # its offer came late: the handover is over
             return
+        if end.early:
+            self._write(arrival, self._holder.wait_no_more(of, end.id), Got(end.id, end.key, False))
+            return
         written = self._holder.finish(of, end.id)
         self._write(arrival, written, Got(end.id, end.key, True)).addCallback(self._ended, of, end.id)
 

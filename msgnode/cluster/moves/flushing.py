@@ -14,16 +14,17 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from msgnode.cluster.membership import Members
 from msgnode.cluster.moves.wire import AnyStatement, Flush, Flushed
 
-FLUSH_SECONDS = 2.0  # what a member cannot flush in that time comes late, and is forwarded
+FLUSH_SECONDS = 2.0  # what a member cannot flush in that time is late, and is waited for again
 OWN_SECONDS = 1.0
 MAX_ASKED = 64  # nodes of one question
 
 
 class _Round(msgspec.Struct, eq=False):
     missing: set[str]
-    waiters: list[Deferred[None]]
+    waiters: list[Deferred[bool]]
     timer: IDelayedCall
     asked: list[str]
+    is_late: bool = False
 
 
 class Flushing:
@@ -49,20 +50,21 @@ class Flushing:
         self._acknowledged = acknowledged
         self._last_id = 0
         self._round: _Round | None = None
-        self._next: list[tuple[str, Deferred[None]]] = []
+        self._next: list[tuple[str, Deferred[bool]]] = []
 
     def own(self) -> Deferred[None]:
         """
         Fires when all that this node has sent to members is acknowledged, or cannot be in time.
         """
-        return self._in_time(self._acknowledged(list(self._members.up())), OWN_SECONDS)
+        flushed = self._in_time(self._acknowledged(list(self._members.up())), OWN_SECONDS)
+        return flushed.addCallback(lambda is_late: None)
 
-    def flush(self, node: str) -> Deferred[None]:
+    def flush(self, node: str) -> Deferred[bool]:
         """
-        Fires when all that any member has sent until now to this node and to `node` has arrived, or cannot in
-        time.
+        Fires when all that any member has sent until now to this node and to `node` has arrived; with True if
+        some of it is late. Then ask again.
         """
-        done: Deferred[None] = Deferred()
+        done: Deferred[bool] = Deferred()
         self._next.append((node, done))
         if self._round is None:
             self._clock.callLater(0, self._begin)
@@ -87,7 +89,8 @@ class Flushing:
         for node in up:
             self._ask(node)
         others = [node for node in asked if node in up]
-        self._acknowledged(others).addCallback(self._heard, own, self._last_id)
+        acknowledged = self._acknowledged(others).addCallback(lambda done: False)
+        acknowledged.addCallback(self._heard, own, self._last_id)
 
     def _ask(self, node: str) -> None:
         if self._round is not None and node in self._round.missing:
@@ -95,19 +98,22 @@ class Flushing:
             self.send(node, Flush(self._last_id, others))
 
     def answered(self, node: str, flushed: Flushed) -> None:
-        self._heard(None, node, flushed.id)
+        self._heard(flushed.late, node, flushed.id)
 
     def member_up(self, node: str) -> None:
         self._ask(node)
 
-    def _heard(self, done: None, node: str, id: int) -> None:
+    def _heard(self, is_late: bool, node: str, id: int) -> None:
         if self._round is not None and id == self._last_id:
+            self._round.is_late |= is_late
             self._round.missing.discard(node)
             if not self._round.missing:
                 self._end()
 
     def _late(self) -> None:
         self.timeouts += 1
+        if self._round is not None:
+            self._round.is_late = True
         self._end()
 
     def _end(self) -> None:
@@ -119,7 +125,7 @@ class Flushing:
         if self._next:
             self._clock.callLater(0, self._begin)
         for done in ended.waiters:
-            done.callback(None)
+            done.callback(ended.is_late)
 
     def asked(self, node: str, flush: Flush) -> None:
         """
@@ -128,7 +134,7 @@ class Flushing:
         own, up = self._members.node, set(self._members.up())
         nodes = [each for each in {node, *flush.nodes} if each != own and each in up]
         done = self._in_time(self._acknowledged(nodes), FLUSH_SECONDS)
-        done.addCallback(lambda done: self.send(node, Flushed(flush.id)))
+        done.addCallback(lambda is_late: self.send(node, Flushed(flush.id, is_late)))
 
     def stop(self) -> None:
         self._next = []
@@ -136,14 +142,17 @@ class Flushing:
             self._round.timer.cancel()
             self._round = None
 
-    def _in_time(self, done: Deferred[None], seconds: float) -> Deferred[None]:
-        over: Deferred[None] = Deferred()
-        timer = self._clock.callLater(seconds, over.callback, None)
+    def _in_time(self, done: Deferred[None], seconds: float) -> Deferred[bool]:
+        """
+        Fires when it is done, or with True after so many seconds.
+        """
+        over: Deferred[bool] = Deferred()
+        timer = self._clock.callLater(seconds, over.callback, True)
 
         def finished(result: object) -> None:
             if timer.active():
                 timer.cancel()
-                over.callback(None)
+                over.callback(False)
 
         done.addBoth(finished)
         return over

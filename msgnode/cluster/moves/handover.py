@@ -42,6 +42,7 @@ class Handover:
         self._key = 0
         self._large: tuple[int, bytes] | None = None
         self._must_offer = True
+        self._is_early = False  # was the new holder told to wait for nothing more?
         self.is_awaited = False  # an acknowledgement
 
     @property
@@ -63,7 +64,7 @@ class Handover:
         """
         if self.phase == OVER:
             return
-        self.is_awaited = False
+        self.is_awaited = self._is_early = False
         self._at, self._large = 0, None
         if want.key < 0:
             self.phase, self._state = STATING, None
@@ -120,10 +121,11 @@ class Handover:
         if self._large is None:
             found = self._holder.messages(release, after, self._part_bytes)
             if not found:
-                if not self._holder.seal(release):
+                is_early = not self._holder.seal(release)
+                if is_early and (self._is_early or not self._holder.is_late(release)):
                     return None
-                self.is_awaited = True
-                return End(release.id, after)
+                self.is_awaited, self._is_early = True, is_early
+                return End(release.id, after, is_early)
             if len(found[0][1]) <= self._part_bytes:
                 return self._messages(found)
             self._large, self._at = found[0], 0

@@ -47,7 +47,7 @@ class LocalSessions:
     ) -> None:
         self.more: Callable[[str], None] = lambda name: None
         self.own_flushed: Callable[[], Deferred[None]]
-        self.flushed: Callable[[str], Deferred[None]]
+        self.flushed: Callable[[str], Deferred[bool]]
         self.requests: Requests = NoRequests()
         self.has_others: Callable[[str], bool] = lambda name: False  # do other members have the session?
         # Why the connections of sessions that leave are closed, by name; else they are superseded.
@@ -61,6 +61,7 @@ class LocalSessions:
         self._arriving: dict[str, Session] = {}  # by handover: where its messages go
         self._left_bindings: dict[bytes, dict[str, int]] = {}  # of those that came back here meanwhile
         self._flushing: dict[bytes, bool] = {}  # has all that was sent to it here arrived?
+        self._late: set[bytes] = set()  # not all that was sent has arrived in time
         self._released_at: dict[bytes, int] = {}  # the last key at the release
         self._over: dict[str, int] = {}  # handovers to sessions that have left: their last keys
         self._overlaps: WeakSet[SessionOverlap] = WeakSet()
@@ -254,16 +255,28 @@ class LocalSessions:
             self._node.routes.forget(session)
         return True
 
-    def _all_arrived(self, done: None, release: Release) -> None:
-        if release.id in self._leaving:
+    def _all_arrived(self, is_late: bool, release: Release) -> None:
+        if release.id not in self._leaving:
+            return
+        if is_late:
+            self._late.add(release.id)
+            self.flushed(release.to).addCallback(self._all_arrived, release)
+        else:
             self._flushing[release.id] = True
-            self.more(release.name)
+        self.more(release.name)
+
+    def is_late(self, release: Release) -> bool:
+        session = self._leaving[release.id]
+        if self._is_arriving(session):
+            return not session.mailbox.is_arriving  # it is late from an earlier holder
+        return release.id in self._late
 
     def discard(self, release: Release) -> None:
         session = self._leaving.pop(release.id)
         self._handed_over.discard(release.id)
         self._left_bindings.pop(release.id, None)
         self._flushing.pop(release.id, None)
+        self._late.discard(release.id)
         self._released_at.pop(release.id, None)
         self._forget_handovers(session)
         self._node.registered.forget(session)
@@ -347,7 +360,7 @@ class LocalSessions:
                 continue
             if message.copy is not None and not overlap.is_new(message.copy):
                 continue
-            if not message.late:
+            if not message.late or not session.mailbox.is_arriving:
                 transfer.import_message(message, session, self._sessions)
                 if message.copy is not None:
                     overlap.note_early(message.copy)
@@ -359,6 +372,16 @@ class LocalSessions:
         self.flush(session)
         name = session.runtime
         return self._commit().addCallback(lambda done: self.more(name))
+
+    def wait_no_more(self, of: str, id: bytes) -> Deferred[None]:
+        session = self._place(_handover(of, id))
+        session.mailbox.end_arrival()
+        if session.move is not None:
+            session.move.behind = 0
+        if not session.ended:
+            session.write_state()
+            self.flush(session)
+        return self._commit()
 
     def finish(self, of: str, id: bytes) -> Deferred[None]:
         came = self._watch(self._place(_handover(of, id))).all_came(self._clock)

@@ -75,6 +75,11 @@ class SessionHolder(Protocol):
         holder has acknowledged them. False if messages are left, or on their way from an earlier holder.
         """
 
+    def is_late(self, release: Release) -> bool:
+        """
+        Is what is still on its way so late that the session's client must not wait for it any more?
+        """
+
     def discard(self, release: Release) -> None:
         """
         Forget the session: its new holder has everything.
@@ -106,6 +111,11 @@ class SessionHolder(Protocol):
     def import_messages(self, of: str, id: bytes, key: int, messages: list[bytes]) -> Deferred[None]:
         """
         Deliver or keep the messages of a handover, up to `key`.
+        """
+
+    def wait_no_more(self, of: str, id: bytes) -> Deferred[None]:
+        """
+        Messages that others send to the session wait no longer; those that come by the handover are late.
         """
 
     def finish(self, of: str, id: bytes) -> Deferred[None]:

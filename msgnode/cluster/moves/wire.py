@@ -114,11 +114,12 @@ class Fragment(Statement, tag="fragment"):
 
 class End(Statement, tag="end"):
     """
-    The messages up to `key` were all.
+    The messages up to `key` were all; or, if it is `early`, all that came in time: more may follow.
     """
 
     id: Id
     key: Counter
+    early: bool = False
 
 
 class Got(Statement, tag="got"):
@@ -142,10 +143,11 @@ class Flush(Statement, tag="flush"):
 
 class Flushed(Statement, tag="flushed"):
     """
-    All that the sender had sent when it was asked is acknowledged.
+    All that the sender had sent when it was asked is acknowledged, unless it is `late`.
     """
 
     id: Counter
+    late: bool = False
 
 
 class Introduction(Statement, tag="introduction"):

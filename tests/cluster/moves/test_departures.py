@@ -47,6 +47,9 @@ class Holder:
     def seal(self, release: Release) -> bool:
         return True
 
+    def is_late(self, release: Release) -> bool:
+        return False
+
     def handed_over(self, release: Release, key: int) -> None: ...
     def discard(self, release: Release) -> None: ...
 

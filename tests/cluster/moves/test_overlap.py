@@ -29,7 +29,7 @@ class Side:
         self.node = DurableNode(directory(case))
         self.local = LocalSessions(self.node, self.node.clock, lambda session, claim: None, self.copy_id)
         self.node.sessions.copy_id = self.copy_id
-        self.flushed: list[Deferred[None]] = []
+        self.flushed: list[Deferred[bool]] = []
         self.local.own_flushed = lambda: succeed(None)
         self.local.flushed = self.flush
         self.ann = self.node.client(ANN)
@@ -37,7 +37,7 @@ class Side:
     def copy_id(self, message: Message) -> tuple[bytes, int]:
         return b"copies", int(message.id)
 
-    def flush(self, node: str) -> Deferred[None]:
+    def flush(self, node: str) -> Deferred[bool]:
         self.flushed.append(Deferred())
         return self.flushed[-1]
 
