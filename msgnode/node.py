@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.backends.identity.logins import Logins
+from msgnode.backends.qos.reservations import Reservations
 from msgnode.backends.registry.registrations import Registrations
 from msgnode.bus.components import (
     BackEnd,
@@ -140,6 +141,7 @@ class Node:
         self.link_operations: LinkOperations | None = None  # None: no federation is configured
         self.stubs: ForeignStubs | None = None  # None: the node was put together without them
         self.before_read: Callable[[], object] | None = None  # called before a client's input is handled
+        self.reservations: Reservations | None = None  # None: the QoS broker is not embedded
         self.logins: Logins | None = None  # None: no identity responder is on
         self.cluster_status: ClusterStatus | None = None  # None: the node is alone in its domain
         self.operator_requests = OperatorRequests(f"mn://{config.domain}/{config.node}", clock)
@@ -443,6 +445,10 @@ class Node:
             partial_input=self.partial_input,
         )
         self.enforcement.decisions.data_plane = self.data_plane
+        contexts = self.enforcement.contexts
+        contexts.pools = {pool.scheme: name for name, pool in self.config.pools.items()}
+        self.allocation.is_verified = contexts.is_verified
+        self.allocation.on_taken = lambda session, notice: session.deliver(notice)
 
     def _make_records(self, clock: IReactorTime) -> None:
         """

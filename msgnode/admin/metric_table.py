@@ -279,6 +279,21 @@ RESOURCES = (
         lambda node: 0 if node.logins is None else len(node.logins.devices),
     ),
     Number(
+        "reservations",
+        "Reservations of relay bandwidth.",
+        lambda node: 0 if node.reservations is None else len(node.reservations),
+    ),
+    Number(
+        "reserved_bits_up",
+        "Bits per second that are reserved to the relay.",
+        lambda node: sum(each.up for each in node.reservations or ()),
+    ),
+    Number(
+        "reserved_bits_down",
+        "Bits per second that are reserved from the relay.",
+        lambda node: sum(each.down for each in node.reservations or ()),
+    ),
+    Number(
         "draining",
         "1 while the node takes no new clients, else 0.",
         lambda node: float(node.takes_no_clients),

@@ -268,6 +268,12 @@ class Operations:
                 reach=HOLDER,
             ),
             action("addresses/{address}/unbind", "Free an address.", sessions.unbind, Unbind, reach=HOLDER),
+            action(
+                "pools/{address}/take-back",
+                "Take the lease of an address back from its session.",
+                sessions.take_back,
+                reach=HOLDER,
+            ),
             action("bans", "Ban clients.", bans.ban, BanRequest, reach=EVERY_NODE),
             action("bans/{id}", "Lift a ban.", bans.unban, verb="DELETE", reach=EVERY_NODE),
             action("limits", "Throttle a client for a while.", bans.limit, LimitRequest, reach=EVERY_NODE),

@@ -4,9 +4,10 @@ Survey of all sessions: figures that would need a pass over every session, for m
 The pass is made in slices, after a scrape, and the next scrape has its result: without scrapes there is none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from time import thread_time
+from typing import TypeVar
 
 from twisted.logger import Logger
 
@@ -14,6 +15,7 @@ from msgnode.node import Node
 from msgnode.sessions.session import Session
 
 log = Logger()
+T = TypeVar("T")
 
 AT_ONCE = 1000  # sessions that are looked at in the turn of the scrape itself
 STEP = 64  # sessions and accounts between two looks at the time
@@ -60,7 +62,7 @@ class Survey:
 
     def _pass(self) -> Iterator[None]:
         found = Figures()
-        yield from in_slices(self._add(each, found) for each in list(self._node.sessions))
+        yield from each_of(self._node.sessions, lambda each: self._add(each, found))
         of = {"_per_user": "user", "_per_ip": "ip"}
         for accounts in (list(self._node.budget.accounts.values()),):
             for number, account in enumerate(accounts):
@@ -75,6 +77,16 @@ class Survey:
     def _add(session: Session, found: Figures) -> None:
         found.authenticated += bool(session.identity)
         found.most_bytes["session"] = max(found.most_bytes["session"], session.account.bytes)
+
+
+def each_of(found: Iterable[T], look: Callable[[T], object]) -> Iterator[None]:
+    """
+    Looks at each of what is there now, in slices. The list of very many takes a turn of its own.
+    """
+    some = list(found)
+    if len(some) > AT_ONCE:
+        yield
+    yield from in_slices(look(each) for each in some)
 
 
 def in_slices(steps: Iterator[object]) -> Iterator[None]:

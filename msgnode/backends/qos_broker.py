@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from twisted.internet.defer import Deferred
 
 from msgnode.backends.http_client import BackendClient, Response
+from msgnode.backends.qos.embedded_broker import RESERVATION, broker_addresses
 from msgnode.config.sections import QoSOptions
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message
@@ -40,11 +41,7 @@ class QoSBroker:
         broker: BackendClient,
         connectivity: BackendClient | None = None,
     ) -> None:
-        self.addresses = tuple(
-            f"{address}{slash}"
-            for address in (f"domain://qos-broker.{domain}", f"domain://msg-node.{domain}/qos-broker")
-            for slash in ("", "/")
-        )
+        self.addresses = broker_addresses(domain)
         self._options = options
         self._broker = broker
         self._connectivity = connectivity
@@ -53,6 +50,9 @@ class QoSBroker:
     def respond(self, message: Message, session: Session) -> Deferred[Message]:
         fields = message.fields()
         kind, resource = message.type.lower(), fields.get("resource")
+        is_address = isinstance(message.to, str) and message.to.endswith(RESERVATION)
+        if is_address or (isinstance(resource, str) and resource.startswith(RESERVATION)):
+            raise NotOffered(f"the {NAME} of this domain has no reservations; an embedded one has (qos.url)")
         if kind == "create" and resource == "/turn":
             return self._turn(message, fields.get("value"), session)
         if kind == "read" and resource == "/quota":

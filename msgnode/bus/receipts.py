@@ -22,9 +22,12 @@ log = Logger()
 
 RECEIPT = "mn:/receipt"
 _WANT_ROUTE = frozenset({"create", "read", "subscribe", "execute"})
-# Responders that answer every type of request, `update` too: registries, and identity by each of its names.
-_ALWAYS_ANSWER = ("domain://registry.", "global://registry", "domain://idm.", "domain-idp://")
-_IDENTITY = ("/idm", "/idm/")
+# Responders that answer every type of request, `update` too, by each of their names.
+_ALWAYS_ANSWER = (
+    *("domain://registry.", "global://registry", "domain://idm.", "domain-idp://"),
+    "domain://qos-broker.",
+)
+_ALIASES = ("/idm", "/idm/", "/qos-broker", "/qos-broker/", "/qos-broker/reservation")
 
 TEXTS = {
     200: "the recipient has acknowledged the message",
@@ -175,8 +178,8 @@ def wants_answer(message: Message, by_validator: bool = False) -> bool:
     """
     Does the sender get an error if the message is refused?
 
-    A response gets none; a publication gets none unless the validator refuses it, or it goes to a registry or
-    to identity.
+    A response gets none; a publication gets none unless the validator refuses it, or it goes to a registry,
+    to identity or to the QoS broker.
     """
     kind = message.type.lower()
     if kind == "response":
@@ -191,4 +194,4 @@ def wants_answer(message: Message, by_validator: bool = False) -> bool:
 
 
 def _always_answers(to: str) -> bool:
-    return to.startswith(_ALWAYS_ANSWER) or (to.startswith("domain://msg-node.") and to.endswith(_IDENTITY))
+    return to.startswith(_ALWAYS_ANSWER) or (to.startswith("domain://msg-node.") and to.endswith(_ALIASES))

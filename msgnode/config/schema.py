@@ -37,6 +37,7 @@ Trust = Literal["verified", "claimed"]
 Effect = Literal["permit", "deny"]
 Share = Annotated[float, Meta(ge=0, le=1)]
 MessageIdentity = Literal["ignore", "mark", "refuse"]
+Leasers = Literal["anybody", "unverified", "verified"]
 Auth = Literal["none", "optional", "required"]
 # Symmetric algorithms are missing, for the node would have to share their secret; so is `none`.
 Algorithm = Literal[
@@ -150,10 +151,11 @@ class AllocationLimits(Section):
 
 class PoolAddresses(Section):
     """
-    A foreign pool: its scheme, and its addresses or a pattern of them.
+    A foreign pool: its scheme, its addresses or a pattern of them, and the clients that may lease them.
     """
 
     scheme: str
+    clients: Leasers = field(name="for", default="anybody")
     addresses: list[str] = []
     pattern: str = ""
 

@@ -70,12 +70,25 @@ class GlobalRegistryOptions(BackEndOptions):
 class QoSOptions(BackEndOptions):
     """
     Options of the QoS broker, which knows TURN servers, and of the domain's account there.
+
+    With the URL `embedded` it is a broker in the node, for coturn: its clients' URLs, the secret it shares,
+    its command line, and the bits per second that may be reserved.
     """
 
     url: str = ""
     csp: str = ""
     connectivity: str = ""
     deadline_seconds: Positive = 4.0
+    turn_urls: list[str] = []
+    turn_secret: str = ""
+    turn_secret_file: str = ""
+    cli: str = "127.0.0.1:5766"
+    cli_password_file: str = ""
+    capacity_up: OrOff = 100_000_000
+    capacity_down: OrOff = 100_000_000
+    max_reservation_seconds: Positive = 14_400.0
+    max_reservations: Count = 1000
+    max_reservations_per_session: Count = 10
 
 
 class RecordsOptions(Section):

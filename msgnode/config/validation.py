@@ -260,12 +260,26 @@ def _wrong_key(key: str, options: BackEndOptions) -> Iterator[tuple[str, str]]:
 
 def wrong_qos(options: QoSOptions) -> Iterator[tuple[str, str]]:
     yield from _wrong_key("qos", options)
+    if options.url == "embedded":
+        yield from _wrong_embedded_broker(options)
     for name in ("url", "connectivity"):
         url = getattr(options, name)
+        if url == "embedded" and name == "url":
+            continue
         if url and not (re.fullmatch(r"https?://[^/?#\s]+(/[^?#\s]*)?", url) and _split(url)):
             yield f"qos.{name}", f"expected an http or https URL, found {url!r}"
-    if options.url and not options.csp:
+    if options.url not in ("", "embedded") and not options.csp:
         yield "qos.csp", "expected the name of this domain's account with 'url'"
+
+
+def _wrong_embedded_broker(options: QoSOptions) -> Iterator[tuple[str, str]]:
+    if not options.turn_urls or not all(re.fullmatch(r"turns?:\S+", url) for url in options.turn_urls):
+        found = options.turn_urls
+        yield "qos.turn_urls", f"expected URLs such as turn:turn.example.org:3478, found {found!r}"
+    if bool(options.turn_secret) == bool(options.turn_secret_file):
+        yield "qos", "expected either 'turn_secret' or 'turn_secret_file' with the embedded broker"
+    if not re.fullmatch(r"[\w.-]+:\d{1,5}", options.cli):
+        yield "qos.cli", f"expected a host and a port such as 127.0.0.1:5766, found {options.cli!r}"
 
 
 def is_safe_url(url: str) -> bool:

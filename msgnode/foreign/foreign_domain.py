@@ -18,7 +18,7 @@ from msgnode.foreign.subscriptions import Subscriptions
 from msgnode.links.exchange.envelopes import without_via
 from msgnode.links.exchange.node_parts import NodeParts
 from msgnode.policy.enforcement.points import OUT
-from msgnode.protocol.errors import Rejected
+from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message, recall
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
@@ -42,6 +42,8 @@ class ForeignDomain:
         self.domain = domain
         self.record = StubRecord(domain, around.wall)
         self.takers: list[Taker] = []
+        self._speaking: StubInstance | None = None
+        self._node_there = f"domain://msg-node.{domain}/"
         self._node = node
         self._names = names
         self._around = around
@@ -124,6 +126,8 @@ class ForeignDomain:
         if len(message.data) > self.max_bytes:
             text = f"a message to {self.domain} has at most {self.max_bytes} bytes, not {len(message.data)}"
             raise Rejected(text, 413, "too-long")
+        if str(message.to).startswith(self._node_there) and str(message.to).endswith("address-allocation"):
+            raise NotOffered(f"{self.domain} is reached by a stub, through which no addresses are allocated")
         home = self._names.home(message.from_)
         is_answer = home == self.domain and bool(session.bindings.get(message.from_))  # of an observer
         if home != self._names.own and not is_answer:
@@ -164,6 +168,9 @@ class ForeignDomain:
 
     def received(self, message: bytes, process: StubInstance) -> None:
         self.lifecycle.used()
+        if process is not self._speaking:
+            self._speaking = process
+            self._inbound.started_again()
         self._inbound.receive(message)
 
     def gave_up(self, why: Rejected) -> None:

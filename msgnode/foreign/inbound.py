@@ -4,6 +4,7 @@ Messages that a stub posts: they are believed for its own domain only, and go to
 
 from collections.abc import Callable
 from copy import copy
+from hashlib import blake2b
 from time import time_ns
 from typing import Any, Protocol
 
@@ -24,7 +25,11 @@ from msgnode.sessions.limits.rate_limits import TokenBuckets
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
 from msgnode.structures.log_limits import FailureLog, StrangerLog, printable
+from msgnode.structures.recent_keys import RecentKeys
 from msgnode.transport.cork import corked
+
+REPEATED_SECONDS = 30.0
+MAX_RECENT = 10_000
 
 log = Logger()
 
@@ -65,6 +70,7 @@ class Inbound:
         self._note = note
         self._seconds = seconds
         self._buckets = TokenBuckets()
+        self._recent, self._before = self._make_recent(), self._make_recent()
         self._own = Domain(node.config.domain)
         self._failures = FailureLog(log)
         self._strangers = StrangerLog(log, seconds)
@@ -74,6 +80,15 @@ class Inbound:
         Sets the messages and bytes that the stub may post in a second.
         """
         self._buckets.set(messages, size)
+
+    def _make_recent(self) -> RecentKeys[bytes]:
+        return RecentKeys(REPEATED_SECONDS, MAX_RECENT, self._seconds)
+
+    def started_again(self) -> None:
+        """
+        Notes that another process of the stub speaks: its node may send again what the one before it had.
+        """
+        self._before, self._recent = self._recent, self._make_recent()
 
     def receive(self, data: bytes) -> None:
         """
@@ -99,6 +114,11 @@ class Inbound:
             return
         if self._is_echo(message):
             self._note("echo")
+            return
+        digest = blake2b(message.data, digest_size=16).digest()
+        self._recent.add(digest)
+        if digest in self._before:
+            self._note("repeated")
             return
         if any(take(message) for take in self._takers()):
             return

@@ -157,8 +157,9 @@ class Lifecycle:
 
     def restart(self) -> None:
         """
-        Ends what runs, and begins again, as if nothing had failed.
+        Ends what runs, and begins again with a fetch, as if nothing had failed.
         """
+        self._around.store.entry(self.domain).fetched_at = 0.0
         self._failures, self._refused, self._fetched_at = 0, None, -FETCH_AGAIN_SECONDS
         self.stop("an operator has restarted it")
         self.want()

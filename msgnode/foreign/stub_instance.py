@@ -61,7 +61,11 @@ class StubInstance:
 
     def start(self, hosts: StubHosts) -> None:
         self.expect_live()
-        self._host = hosts.start(self.start_options, self)
+        try:
+            self._host = hosts.start(self.start_options, self)
+        except Exception as why:
+            log.failure("the stub of {domain} could not be started", domain=self.start_options.domain)
+            self.ended(f"it could not be started: {why}")
 
     @property
     def is_live(self) -> bool:

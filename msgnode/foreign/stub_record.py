@@ -20,6 +20,7 @@ MAX_TEXT_CHARS = 500
 # The words under which a stub's events are counted, in addition to the reasons of refusals.
 EVENTS = (
     *("start", "failure", "fetch-failed", "version-replaced", "version-rejected", "sent", "received", "echo"),
+    "repeated",
     *("old-answer", "rate", "peer", "malformed", "stale", "overflow", "no-path"),
 )
 

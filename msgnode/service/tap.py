@@ -144,7 +144,7 @@ def _services(options: Options, reactor: Any, log_levels: LogLevels | None) -> l
         back_ends = add_registries(node, reactor, in_thread)
         logins = make_logins(node, tokens, reactor, in_thread)
         add_identity_responder(node, tokens, logins)
-        add_qos_responder(node, reactor)
+        brokers = add_qos_responder(node, reactor, run=in_thread)
         foreign = make_foreign(node, reactor, in_thread)
     lag = EventLoopLag(reactor)
     admins = AdminTokens(config.state)
@@ -200,6 +200,7 @@ def _services(options: Options, reactor: Any, log_levels: LogLevels | None) -> l
         foreign,
         node.sessions,
         logins,
+        *brokers,
         *(listener for listener in listening if listener.kind != "admin"),
         *_welcome(listening),
         *_notifying(node, facts.reloading, reactor),

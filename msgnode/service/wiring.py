@@ -15,11 +15,15 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.web.client import Agent
 
 from msgnode.backends.http_client import BackendClient
+from msgnode.backends.identity.introspection import read_secret
 from msgnode.backends.identity.logins import Logins
 from msgnode.backends.identity.responder import IdentityResponder
 from msgnode.backends.identity.token_requests import TokenRequests
 from msgnode.backends.identity.token_validator import Tokens
 from msgnode.backends.policy_repository import RepositorySource
+from msgnode.backends.qos.coturn import Coturn
+from msgnode.backends.qos.embedded_broker import EmbeddedBroker
+from msgnode.backends.qos.reservations import Relay, Reservations
 from msgnode.backends.qos_broker import NAME as QOS_BROKER
 from msgnode.backends.qos_broker import QoSBroker
 from msgnode.backends.registry.disconnector import Disconnector
@@ -27,6 +31,7 @@ from msgnode.backends.registry.domain_registry import DomainRegistry
 from msgnode.backends.registry.global_registry import ADDRESS, GlobalRegistry
 from msgnode.backends.registry.status import RegistryPoller
 from msgnode.config.schema import Config, ConfigError, IdentityProvider
+from msgnode.config.sections import QoSOptions
 from msgnode.links.node_notifications import NodeNotifications, NodesResponder
 from msgnode.links.operations import LinkOperations
 from msgnode.node import Node
@@ -181,12 +186,62 @@ def add_identity_responder(node: Node, tokens: Tokens, logins: Logins) -> None:
     node.identity_expiry.review(node.sessions)
 
 
-def add_qos_responder(node: Node, reactor: Any, dial: Dial | None = None) -> None:
+def add_embedded_broker(
+    node: Node,
+    relay: Relay,
+    clock: IReactorTime,
+    run: Callable[..., Deferred[Any]] = maybeDeferred,
+    wall: Callable[[], float] = time.time,
+) -> Reservations:
     """
-    Add the responder of the QoS broker, if one is configured.
+    Add the embedded QoS broker; returns the service that keeps its reservations. ConfigError without its
+    secret.
+    """
+    config, sessions = node.config, node.sessions
+    secret = config.qos.turn_secret or read_secret(config.qos.turn_secret_file, "qos.turn_secret_file")
+    state = None if config.state == "none" else Path(config.state)
+    reservations = Reservations(config.qos, relay, sessions.get, clock, wall, state, run)
+    node.reservations = reservations
+    before = sessions.on_event
+
+    def on_event(event: str, session: Session) -> None:
+        before(event, session)
+        if session.ended or event == "moved":
+            reservations.ended(session)
+
+    sessions.on_event = on_event
+    node.offer("QoS broker", EmbeddedBroker(config.qos, config.domain, reservations, secret))
+    return reservations
+
+
+def make_coturn(options: QoSOptions, reactor: Any) -> Coturn:
+    """
+    Returns coturn's command line. ConfigError if its password cannot be read.
+    """
+
+    def password() -> str:
+        file = options.cli_password_file
+        return read_secret(file, "qos.cli_password_file") if file else ""
+
+    password()
+    return Coturn(options.cli, password, reactor)
+
+
+def add_qos_responder(
+    node: Node,
+    reactor: Any,
+    dial: Dial | None = None,
+    run: Callable[..., Deferred[Any]] = maybeDeferred,
+) -> list[Service]:
+    """
+    Add the responder of the QoS broker, if one is configured; returns the services that it needs.
     """
     options = node.config.qos
-    if options.url and "qos" not in node.config.connectors:
+    if "qos" in node.config.connectors:
+        return []
+    if options.url == "embedded":
+        return [add_embedded_broker(node, make_coturn(options, reactor), reactor, run)]
+    if options.url:
         last_hop = options.connectivity
         connectivity = (
             BackendClient(last_hop, options, reactor, "connectivity service", dial=dial) if last_hop else None
@@ -196,6 +251,7 @@ def add_qos_responder(node: Node, reactor: Any, dial: Dial | None = None) -> Non
             if client is not None:
                 add_back_end(node, client)
         node.offer("QoS broker", QoSBroker(options, node.config.domain, broker, connectivity))
+    return []
 
 
 def add_link_operations(node: Node, operations: LinkOperations, clock: IReactorTime) -> NodeNotifications:

@@ -31,6 +31,7 @@ OPERATOR_ACTS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", f"sessions/{url(A)}/purge", {}),
     ("POST", f"sessions/{url(A)}/expire-token", {}),
     ("POST", "addresses/x/unbind", {}),
+    ("POST", "pools/sip:x/take-back", {}),
     ("POST", "bans", {"kind": "runtime", "value": "runtime://x/y"}),
     ("DELETE", "bans/1", {}),
     ("POST", "limits", {"kind": "session", "value": A, "rate_messages": 5}),
@@ -318,6 +319,45 @@ class SessionTests(AdminCase):
         self.act(f"addresses/{url(chat)}/unbind", session=A)
 
         self.assertEqual([B], [each["runtime"] for each in self.get(f"addresses/{url(chat)}")["hearers"]])
+
+
+class LeaseTests(AdminCase):
+    """
+    Leases of a pool.
+    """
+
+    sections = {"pools": {"guests": {"scheme": "sip", "pattern": "sip:guest{1..2}@example.org"}}}
+
+    def test_take_back_a_lease(self) -> None:
+        """
+        An operator takes an address of a pool back; its session is told, and another one may have it.
+        """
+        ann, bob = self.device, self.browser
+        at, wanted = (
+            "domain://msg-node.example.org/address-allocation",
+            {"scheme": "sip", "value": {"number": 2}},
+        )
+        one, two = ann.ask(type="create", to=at, body=wanted)["body"]["value"]["allocated"]
+        path = f"pools/{url(one)}/take-back"
+        for bad in (f"pools/{url('sip:x@d')}/take-back", f"pools/{url('x')}/take-back"):
+            self.assertRefused(self.request("POST", bad, {"reason": REASON}), 404, "not an address of a pool")
+        self.assertEqual(1, self.act(f"{path}?dry_run=1")["done"])
+        self.assertEqual({"sip": 2}, self.get("pools")["leased"])
+
+        done = self.act(path)
+
+        self.assertEqual((1, [A], {"address": one}), (done["done"], done["targets"], done["details"]))
+        [told] = ann.take()
+        body = {"resource": one, "reason": "removed"}
+        self.assertEqual(("delete", at, A, body), (told["type"], told["from"], told["to"], told["body"]))
+        report = self.get("pools")
+        self.assertEqual(({"sip": 1}, {"sip": "anybody"}), (report["leased"], report["clients"]))
+        self.assertEqual([(two, A)], [(each["address"], each["session"]) for each in report["leases"]])
+        self.assertRefused(self.request("POST", path, {"reason": REASON}), 404, "is not leased")
+        answer = bob.ask(type="create", to=at, body={"scheme": "sip"})["body"]
+        self.assertEqual([one], answer["value"]["allocated"])
+        line = self.audit()[-1]
+        self.assertEqual(("take-back", REASON, one), (line["action"], line["reason"], line["before"]))
 
 
 class BanTests(AdminCase):

@@ -19,6 +19,11 @@ class ClusterCase(AdminCase):
     Two nodes; the operator asks the first, the client C is at the second.
     """
 
+    sections = {
+        "cluster": {"members": ["test", "other"]},
+        "pools": {"guests": {"scheme": "sip", "pattern": "sip:guest{1..2}@example.org"}},
+    }
+
     def setUp(self) -> None:
         super().setUp()
         self.other = Network(
@@ -148,6 +153,20 @@ class ActionTests(ClusterCase):
         self.cluster.kill(THERE)
         found = self.act("sessions/kick?confirm=2", **body)
         self.assertIn("is away", found["details"]["nodes"][THERE])
+
+    def test_a_lease_is_taken_back_at_the_node_that_has_the_session(self) -> None:
+        """
+        The session is told there, and the audit log of the node that did it has the operator.
+        """
+        at = "domain://msg-node.example.org/address-allocation"
+        [leased] = self.far.ask(type="create", to=at, body={"scheme": "sip"})["body"]["value"]["allocated"]
+
+        done = self.act(f"pools/{url(leased)}/take-back")
+
+        self.assertEqual((THERE, [C]), (done["node"], done["targets"]))
+        [told] = self.far.take()
+        self.assertEqual({"resource": leased, "reason": "removed"}, told["body"])
+        self.assertFalse(self.other.node.allocation.is_leased(leased))
 
     def test_a_local_session_needs_no_other_node(self) -> None:
         """

@@ -142,6 +142,25 @@ class SessionTests(AdminCase):
         ):
             self.assertRefused(self.request("GET", f"sessions?{query}"), 400, part)
 
+    def test_numbers_that_are_none_or_too_large_are_refused(self) -> None:
+        """
+        NaN, infinity, and what fits no machine word; in a body, too.
+        """
+        huge = str(10**30)
+        for path in (
+            "series?from=nan",
+            "series?step=inf",
+            "sessions?idle_over=nan",
+            "audit?since=-inf",
+            f"addresses?prefix=c&cursor={huge}",
+            f"connections?cursor={huge}",
+            f"sessions/{url(A)}?addresses_from={huge}",
+        ):
+            name = path.rpartition("?")[2].split("&")[-1].partition("=")[0]
+            self.assertRefused(self.request("GET", path), 400, name)
+        limit = {"kind": "user", "value": "x", "rate_messages": 10**30, "reason": "it is a test"}
+        self.assertRefused(self.request("POST", "limits", limit), 400, "rate_messages")
+
     def test_no_more_than_two_lists_are_made_at_a_time(self) -> None:
         """
         The third is answered 429, and may come again.

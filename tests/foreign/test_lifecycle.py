@@ -7,6 +7,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from msgnode.foreign.fetch.stub_code import Unusable
+from msgnode.foreign.stub_host import StubEvents, StubStart
 from tests.support.fakes import directory
 from tests.support.foreign_case import B, ForeignCase, MemoryStub, stub_code
 
@@ -219,6 +220,21 @@ class EndTests(ForeignCase):
         self.assertEqual(3, len(self.hosts.stubs))
         self.stubs.act(B, "restart")
         self.assertEqual(4, len(self.hosts.stubs))
+
+    def test_stub_that_cannot_be_started(self) -> None:
+        """
+        A process that the system refuses counts as one that ended.
+        """
+
+        def refuse(start: StubStart, events: StubEvents) -> MemoryStub:
+            raise OSError("no more processes")
+
+        self.hosts.makes = refuse
+        self.send()
+        self.flushLoggedErrors(OSError)
+
+        self.assertEqual("disconnected", self.state())
+        self.assertIn("no more processes", self.entry()["last_error"])
 
     def test_what_waits_survives_a_crash(self) -> None:
         """

@@ -152,6 +152,14 @@ class SendingTests(ForeignCase):
 
         self.assertEqual(413, self.ann.take()[0]["body"]["code"])
 
+    def test_no_addresses_are_allocated_there(self) -> None:
+        """
+        An allocation at the foreign node is refused in words: it would belong to this node there.
+        """
+        self.send(to="domain://msg-node.b.example/address-allocation", body={"value": {"number": 1}})
+
+        self.assertEqual(501, self.ann.take()[0]["body"]["code"])
+
     def test_only_senders_of_this_domain_may_send(self) -> None:
         """
         A sender of a third domain is refused: the foreign node would know no way back.
@@ -195,6 +203,22 @@ class ReceivingTests(ForeignCase):
             )
 
         self.assertEqual([{"code": 100}, {"code": 180}, {"code": 200}], [m["body"] for m in self.ann.take()])
+
+    def test_message_that_is_sent_again_to_the_next_process_is_dropped(self) -> None:
+        """
+        A foreign node may send again what it had sent to a stub that died; a client here hears it once.
+        """
+        stub = self.live()
+        for _ in range(2):
+            stub.say(id=3, type="update", to=f"{self.ann.runtime}/x")
+        self.assertEqual(2, len(self.ann.take()))
+        stub.end()
+        self.node.clock.advance(1)
+
+        for id in (3, 4):
+            self.hosts.last.live().say(id=id, type="update", to=f"{self.ann.runtime}/x")
+
+        self.assertEqual([4], [message["id"] for message in self.ann.take()])
 
     def test_requests_reach_clients_here(self) -> None:
         """

@@ -56,7 +56,7 @@ class Driver(LineOnlyReceiver):
     events = Events
 
     def __init__(self, ca: str = "") -> None:
-        guard = AddressGuard(reactor.nameResolver, reactor, ("127.0.0.1",))
+        guard = AddressGuard(reactor.nameResolver, reactor, ("127.0.0.1", "::1"))
         self._hosts = DenoHosts(reactor, guard, ca=ca)
         self._stubs: dict[str, StubHost] = {}
 

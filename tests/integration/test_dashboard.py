@@ -237,6 +237,32 @@ def test_kick_and_ban_from_the_page(visitor, troubles):
     assert "Nobody is banned" in visitor.text()
 
 
+def test_ban_of_a_network_and_its_line_in_the_audit_log(visitor):
+    """
+    Ban a peer for an hour; what did operators do last night?
+    """
+    visitor.go("/bans")
+    visitor.act("ban", kind="peer", value="203.0.113.0/24", minutes="60", reason="a flood at night")
+    visitor.go("/bans")
+    assert "203.0.113.0/24" in visitor.text()
+
+    visitor.go("/audit")
+    text = visitor.text()
+    assert "peer 203.0.113.0/24" in text
+    assert "a flood at night" in text and "page" in text
+
+
+def test_presets_find_who_sends_most_and_who_came_back(visitor):
+    """
+    Who sends most? Who comes and goes?
+    """
+    first = "document.querySelector('tbody a').innerText"
+    visitor.go("/sessions?sort=-in_messages")
+    assert visitor.page.run(first) in (ANN, FLOOD)
+    visitor.go("/sessions?min_reconnects=10&sort=-reconnects_1h")
+    assert "No session matches" in visitor.text()
+
+
 def test_drain_from_the_page(visitor):
     """
     Stop taking new clients, keep the old, and take new ones again.

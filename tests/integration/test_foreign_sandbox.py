@@ -4,6 +4,7 @@ Protostubs of each generation in the real sandbox, at real nodes.
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 
 from tests.integration.process import Lines, NodeProcess
 from tests.integration.sandboxed import STUBS, TOP, Sandboxed, Sandboxes, is_gone
+from tests.support.authority import Authority
 
 numbers = count(1)
 SM = "domain://msg-node.b.example/sm"
@@ -124,6 +126,46 @@ def test_stubs_come_back_when_their_node_does(sandboxes: Sandboxes) -> None:
 
     assert [stub.stop() for stub in stubs] == ["was stopped"] * len(stubs)
     again.stop(signal.SIGKILL)
+
+
+def test_the_certificate_of_a_foreign_node_is_checked(sandboxes: Sandboxes, tmp_path: Path) -> None:
+    """
+    Over wss: live if an authority that is trusted signed it for the name, closed with the reason otherwise.
+    """
+    authority = Authority(tmp_path)
+    files = {name: authority.issue(name) for name in ("localhost", "other.example")}
+    endpoints = [f"ssl:0:privateKey={file}:certKey={file}:interface=127.0.0.1" for file in files.values()]
+    node = NodeProcess(
+        "--domain", "b.example", "--web", endpoints[0], "--web", endpoints[1], "--config", _nothing(tmp_path),
+        listeners=2,
+    )  # fmt: skip
+    ports = [found.rpartition(":")[2] for found in re.findall(r"web: listening on (\S+)", node.said)]
+    trusting = Sandboxes(authority.path)
+    text, key, _ = GENERATIONS["own"]
+
+    for where, port, live in (
+        (trusting, ports[0], True),
+        (sandboxes, ports[0], False),
+        (trusting, ports[1], False),
+    ):
+        place = f"localhost:{port}"
+        stub = where.start(
+            f"tls-{next(numbers)}", text, {key: f"wss://{place}/ws"}, [place], live_seconds=3.0
+        )
+        if live:
+            stub.live()
+            stub.stop()
+        else:
+            assert "certificate" in str(stub.wait("status", "disconnected")) + str(stub.seen)
+            assert stub.ended() == "was not live within 3 s"
+    trusting.close()
+    node.stop(signal.SIGKILL)
+
+
+def _nothing(directory: Path) -> str:
+    path = directory / "msgnode.toml"
+    path.write_text('lines = []\n[admin]\nlisten = "none"\n')
+    return str(path)
 
 
 class SocketIOServer:

@@ -142,8 +142,8 @@ class LoginTests(TestCase):
 
     def test_thing_without_a_browser(self) -> None:
         """
-        A thing shows a code, its user logs in with a browser, and it has a token; after a crash of the
-        node it gets another, and an assertion of its key, until the login is revoked. No refresh token is readable.
+        A thing shows a code, its user logs in with a browser, and it has a token; after a crash of the node
+        it gets another, and an assertion of its key, until the login is revoked. No refresh token is seen.
         """
         found = self.device_login()
         self.assertEqual((200, ANN), (found["code"], found["value"]["userURL"]))

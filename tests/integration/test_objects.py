@@ -4,13 +4,15 @@ Objects with a history at a real node: nothing that an observer has seen is miss
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.process import Lines, NodeProcess, fetched
+from tests.integration.process import PATIENCE, Lines, NodeProcess, fetched
 
 SM = "domain://msg-node.localhost/sm"
 OBJECT = "comm://localhost/rooms/1"
@@ -20,11 +22,9 @@ COUNT = 3000
 Message = dict[str, Any]
 
 
-@pytest.fixture(params=["as it is", "Python alone"])
+@pytest.fixture
 def start(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[], NodeProcess]:
-    settings = '[objects]\nkeep = ["comm://localhost/rooms/*"]\n'
-    if request.param == "Python alone":
-        settings += "[performance]\nnative = false\n"
+    settings = '[objects]\nkeep = ["comm://localhost/rooms/*"]\n' + getattr(request, "param", "")
     anywhere = 'web = ["tcp:0:interface=127.0.0.1"]\nlines = ["tcp:0:interface=127.0.0.1"]\n'
     admin = '[admin]\nlisten = "tcp:0:interface=127.0.0.1"\n'
     (tmp_path / "msgnode.toml").write_text(anywhere + settings + admin)
@@ -62,6 +62,7 @@ def all_changes(client: Lines) -> list[Message]:
         page = read(client, **{"from": page["next"], "limit": 1000})
 
 
+@pytest.mark.parametrize("start", ["", "[performance]\nnative = false\n"], indirect=True)
 def test_nothing_that_was_seen_is_missing(start: Callable[[], NodeProcess]) -> None:
     """
     A node is killed while it publishes: what an observer has seen is in the history afterwards, each version
@@ -99,6 +100,38 @@ def test_nothing_that_was_seen_is_missing(start: Callable[[], NodeProcess]) -> N
     missed = [back.receive() for _ in range(len(kept) - 10 + 1)]
     assert answer["body"] == {"code": 200, "version": len(kept)}
     assert [each["version"] for each in missed if each] == list(range(11, len(kept) + 2))
+    node.stop()
+
+
+def run(node: NodeProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("msgnode")), "object", *arguments]
+    url = ["--url", f"tcp://127.0.0.1:{node.ports['line']}"]
+    return subprocess.run([*command, *url], capture_output=True, text=True, timeout=PATIENCE)
+
+
+def test_command_line(start: Callable[[], NodeProcess]) -> None:
+    """
+    `msgnode object` shows an object as it was, its changes, and publishes them again elsewhere.
+    """
+    node = start()
+    client = Lines(node.ports["line"], "runtime://localhost/reader")
+    for number in (1, 2, 3):
+        client.send(update(number))
+    assert read(client)["version"] == 3
+
+    state = run(node, "at", OBJECT, "--version", "2", "--json")
+    log = run(node, "log", OBJECT, "--from", "2")
+    replayed = run(node, "replay", OBJECT, "--to", "comm://localhost/rooms/2", "--json")
+    copied = run(node, "log", "comm://localhost/rooms/2", "--json")
+    future = run(node, "at", OBJECT, "--version", "9")
+    wrong = run(node, "at", OBJECT, "--time", "yesterday")
+
+    assert json.loads(state.stdout)["value"] == 2
+    assert [line.split()[0] for line in log.stdout.splitlines()] == ["2", "3"]
+    assert json.loads(replayed.stdout)["sent"] == 3
+    assert [json.loads(line)["message"]["body"]["value"] for line in copied.stdout.splitlines()] == [1, 2, 3]
+    assert (future.returncode, wrong.returncode) == (1, 2)
+    assert "has versions up to 3, not 9" in future.stderr
     node.stop()
 
 

@@ -5,10 +5,12 @@
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
 from tests.integration.process import Lines, NodeProcess
@@ -30,6 +32,12 @@ def send(node: NodeProcess):
     return schema["/message"]["POST"]
 
 
+@pytest.fixture(scope="module")
+def resources(node: NodeProcess):
+    schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{node.ports['web']}/message/openapi.json")
+    return schema["/resource/{address}"]
+
+
 def whole(value):
     """
     JSON Schema takes 8.0 for an integer; the node does not, and JSON.stringify never writes it.
@@ -48,6 +56,24 @@ def test_every_rest_answer_is_documented(send, mode):
     def check(case):
         if mode is GenerationMode.POSITIVE:
             case.body = {key: whole(value) for key, value in case.body.items()}
+        case.call_and_validate(timeout=40)
+
+    check()
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("mode", GenerationMode)
+def test_every_answer_of_a_resource_is_documented(resources, method, mode):
+    """
+    So is every answer of a resource, to each method.
+    """
+    addresses = st.from_regex(r"(hyperty|comm)://[a-z0-9.]{1,30}(/[a-z0-9 ?#%é]{1,20}){1,3}", fullmatch=True)
+
+    @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(case=resources[method].as_strategy(generation_mode=mode), address=addresses)
+    def check(case, address):
+        if mode is GenerationMode.POSITIVE:
+            case.path_parameters = {"address": quote(address, safe="")}
         case.call_and_validate(timeout=40)
 
     check()

@@ -102,4 +102,5 @@ class LeaseNode:
     def look_again(self, scheme: str) -> None:
         self.pool.look_again()
 
-    lose = release
+    def lose(self, address: str, reason: str) -> None:
+        self.release(address)

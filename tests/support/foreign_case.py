@@ -5,9 +5,9 @@ A node in memory with foreign stubs: the processes and the fetches are fakes tru
 import json
 from collections.abc import Callable
 from typing import Any
-from unittest import TestCase
 
 from twisted.internet.defer import Deferred, fail, succeed
+from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.foreign import ForeignStub
 from msgnode.foreign.fetch.code_store import CodeStore
@@ -138,7 +138,7 @@ class MemoryFetcher:
         return succeed(self.codes[domain])
 
 
-class ForeignCase(TestCase):
+class ForeignCase(SynchronousTestCase):
     """
     A node of a.example, with the stub of b.example listed, and a client, ann.
     """

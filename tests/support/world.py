@@ -10,15 +10,35 @@ from twisted.web.server import Site
 
 from msgnode.backends.http_client import BackendClient
 from msgnode.backends.identity.token_validator import Tokens
+from msgnode.backends.qos.coturn import RelaySession
 from msgnode.backends.qos_broker import QoSBroker
 from msgnode.config.schema import Config, IdentityProvider
 from msgnode.config.sections import QoSOptions
 from msgnode.node import Node
-from msgnode.service.wiring import add_identity_responder, make_logins
+from msgnode.protocol.errors import Rejected
+from msgnode.service.wiring import add_embedded_broker, add_identity_responder, make_logins
 from tests.support.authorization_server import AuthorizationServer
 from tests.support.back_ends import Memory
 from tests.support.openid import ISSUER
 from tests.support.qos_broker import Broker
+
+
+class MemoryRelay:
+    """
+    A relay that has sessions, and cancels them unless it `refuses`.
+    """
+
+    def __init__(self) -> None:
+        self.held: list[RelaySession] = []
+        self.refuses = False
+
+    async def sessions(self, text: str) -> list[RelaySession]:
+        if self.refuses:
+            raise Rejected("Error contacting the TURN server", 504, "back-end")
+        return [each for each in self.held if text in each.user]
+
+    async def cancel(self, sessions: list[RelaySession]) -> None:
+        self.held = [each for each in self.held if each not in sessions]
 
 
 class World:
@@ -45,7 +65,10 @@ class World:
     def offer(self, node: Node) -> None:
         self.logins = make_logins(node, self.tokens, self._clock)
         add_identity_responder(node, self.tokens, self.logins)
-        if node.config.qos.url:
+        if node.config.qos.url == "embedded":
+            self.relay = MemoryRelay()
+            self.reservations = add_embedded_broker(node, self.relay, self._clock, wall=self.tokens.wall)
+        elif node.config.qos.url:
             node.offer("QoS broker", self._qos(node.config.qos, node.config.domain))
 
     def _qos(self, options: QoSOptions, domain: str) -> QoSBroker:

@@ -19,7 +19,7 @@ from msgnode.admin.access.named_tokens import write_private
 from msgnode.admin.actions.audited import MAX_SHOWN, Audited, Plan, check_reason
 from msgnode.admin.api.endpoint import Call, Reason
 from msgnode.admin.reads.inspector import Inspector
-from msgnode.admin.survey import in_slices
+from msgnode.admin.survey import each_of, in_slices
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.access.bans import ORIGIN, PEER, Ban, check
 from msgnode.sessions.limits.temporary_limits import KINDS, TemporaryLimit
@@ -184,7 +184,7 @@ class BanActions(Service):
             plan = Plan("ban", targets, banned, number=len(found))
             return self._audited.run(call, plan, body.reason)
 
-        steps = in_slices(look(each) for each in list(self._node.sessions))  # type: ignore[func-returns-value]
+        steps = each_of(self._node.sessions, look)
         return self._inspector.walk(steps, lambda: None).addCallback(planned)
 
     def _disconnecting(

@@ -93,7 +93,7 @@ class LogActions:
             levels.by_namespace[name] = body.level
             until = self._inspector.facts.wall() + body.seconds
             self._ends[name] = until, self._inspector.clock.callLater(body.seconds, self._end, levels, name)
-            return {"before": before, "until": until}
+            return {"before": before}
 
         target = f"{name}: {body.level}"
         return self._audited.run(call, Plan("log-level", [target], done, before=before), body.reason)

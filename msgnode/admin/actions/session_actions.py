@@ -226,12 +226,32 @@ class SessionActions:
 
         def unbound() -> dict[str, Any]:
             if session.bindings.get(address, 0) & ALLOCATED:
-                node.allocation.lose(address)
+                node.allocation.lose(address, REMOVED.word)
             if address in session.bindings:
                 node.routes.unbind(address, session)
             return {"address": address}
 
         plan = Plan("unbind", [session.runtime], unbound, before=address)
+        return self._audited.run(call, plan, call.body.reason)
+
+    def take_back(self, call: Call) -> Any:
+        """
+        Takes the lease of an address of a pool from its session, which gets a notice.
+        """
+        address, allocation = call.path["address"], self._node.allocation
+        if not allocation.has(address.partition(":")[0], address):
+            raise Rejected(f"{address[:200]} is not an address of a pool", 404, "not-found")
+        session = allocation.holder(address)
+        if session is None:
+            raise Rejected(f"{address[:200]} is not leased", 404, "not-found")
+
+        def taken() -> dict[str, Any]:
+            if allocation.holder(address) is not session:
+                raise Rejected(f"{session.runtime} has returned {address[:200]} meanwhile", 409, "conflict")
+            allocation.lose(address, REMOVED.word)
+            return {"address": address}
+
+        plan = Plan("take-back", [session.runtime], taken, before=address)
         return self._audited.run(call, plan, call.body.reason)
 
 

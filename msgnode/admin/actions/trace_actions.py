@@ -123,7 +123,7 @@ def _row(trace: Trace) -> TraceRow:
 
 def _named(filter: TraceFilter, bodies: bool) -> str:
     """
-    What a trace shows, in words.
+    The filter of a trace, in words.
     """
     found = " ".join(f"{key} {value}" for key, value in filter.as_dict().items() if value)
     return f"{found}{' with bodies' if bodies else ''}"

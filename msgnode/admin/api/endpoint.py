@@ -12,6 +12,7 @@ from msgnode.cluster.operator_requests import Operator
 from msgnode.protocol.errors import Rejected
 
 MAX_BODY_BYTES = 1024 * 1024
+MAX_NUMBER = 2**53  # and infinite ones and NaN are none: comparisons with those are never true
 HOLDER, EVERY_NODE = "holder", "every node"  # where an endpoint acts in a domain of several nodes
 CONFIRMED = -1  # in the place of a number: the node that was asked has compared those of all nodes
 
@@ -100,7 +101,7 @@ def read_query(kind: type[msgspec.Struct], fields: dict[str, Any]) -> Any:
     The parameters as this type. Raises Rejected (400) with the name of the one that is wrong.
     """
     try:
-        return msgspec.convert(fields, kind, strict=False)
+        return _in_range(msgspec.convert(fields, kind, strict=False), "parameter")
     except msgspec.ValidationError as why:
         raise Rejected(in_words(why, "parameter", kind)) from None
 
@@ -112,11 +113,24 @@ def read_body(kind: type[msgspec.Struct], data: bytes) -> Any:
     if len(data) > MAX_BODY_BYTES:
         raise Rejected(f"a body has at most {MAX_BODY_BYTES} bytes", 413, "too-long")
     try:
-        return msgspec.json.decode(data or b"{}", type=kind)
+        return _in_range(msgspec.json.decode(data or b"{}", type=kind), "field")
     except msgspec.ValidationError as why:
         raise Rejected(in_words(why, "field", kind)) from None
     except (msgspec.DecodeError, RecursionError) as why:
         raise Rejected(f"the body is not JSON: {why}"[:200]) from None
+
+
+def _in_range(found: Any, what: str) -> Any:
+    """
+    Returns the struct, if each number in it is one to calculate with. Raises Rejected.
+    """
+    for field in msgspec.structs.fields(found):
+        value = getattr(found, field.name)
+        if isinstance(value, int | float) and not abs(value) < MAX_NUMBER:
+            raise Rejected(f"{what} {field.encode_name}: the number is too large, or is none")
+        if isinstance(value, msgspec.Struct):
+            _in_range(value, what)
+    return found
 
 
 def in_words(why: msgspec.ValidationError, what: str, kind: type[msgspec.Struct]) -> str:

@@ -10,18 +10,7 @@ import msgspec
 
 from msgnode import __version__
 from msgnode.admin.api.endpoint import Call, Endpoint
-
-
-class Error(msgspec.Struct):
-    """
-    An error: its code, its text, and its reason, a stable word.
-    """
-
-    code: int
-    desc: str
-    description: str
-    reason: str = ""
-
+from msgnode.connectors.http.openapi import Error, components, fields_of, json_content
 
 ERRORS = {
     "400": "A parameter or the body is wrong.",
@@ -61,8 +50,7 @@ def _describe(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
     kinds: list[Any] = [Error]
     for each in endpoints:
         kinds += [each.answer, *([each.body] if each.body is not None else [])]
-    schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-    by_kind = {id(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
+    by_kind, schemas = components(kinds)
     paths: dict[str, Any] = {}
     for each in endpoints:
         operation: dict[str, Any] = {
@@ -72,8 +60,8 @@ def _describe(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
             "security": [{"bearer": []}],
             "parameters": [*_in_path(each), *_in_query(each)],
             "responses": {
-                "200": _json("The answer.", by_kind[id(each.answer)]),
-                **{code: _json(text, by_kind[id(Error)]) for code, text in ERRORS.items()},
+                "200": json_content("The answer.", by_kind[id(each.answer)]),
+                **{code: json_content(text, by_kind[id(Error)]) for code, text in ERRORS.items()},
             },
         }
         if each.body is not None:
@@ -91,7 +79,7 @@ def _describe(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": schemas,
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -102,10 +90,6 @@ def _name(endpoint: Endpoint) -> str:
     return endpoint.verb.lower() + "".join(word.title() for word in words)
 
 
-def _json(text: str, schema: Any) -> dict[str, Any]:
-    return {"description": text, "content": {"application/json": {"schema": schema}}}
-
-
 def _in_path(endpoint: Endpoint) -> list[dict[str, Any]]:
     return [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -114,13 +98,7 @@ def _in_path(endpoint: Endpoint) -> list[dict[str, Any]]:
 
 
 def _in_query(endpoint: Endpoint) -> list[dict[str, Any]]:
-    found = []
-    for field in msgspec.structs.fields(endpoint.query):
-        [schema], _ = msgspec.json.schema_components([field.type])
-        if field.default is not msgspec.NODEFAULT and field.default is not None:
-            schema = {**schema, "default": field.default}
-        required = field.required
-        found.append({"name": field.encode_name, "in": "query", "required": required, "schema": schema})
+    found = fields_of(endpoint.query, "query")
     if endpoint.is_read:
         text = "Another node of the domain, or `all` for each of them."
         found.append({"name": "node", "in": "query", "description": text, "schema": {"type": "string"}})

@@ -161,6 +161,8 @@ class Traces(Service):
             raise Rejected(f"a trace has at most {MAX_LINES} lines")
         if bodies and not self._node.config.admin.trace_bodies:
             raise Rejected("bodies are traced only with admin.trace_bodies = true", 403, "policy")
+        if self._node.watermark.why:
+            raise Rejected(self._node.watermark.why, 503, "disk")
         if len(self._running()) >= MAX_RUNNING:
             raise Rejected(f"{MAX_RUNNING} traces are running; stop one first", 429, "limit")
 
@@ -250,6 +252,9 @@ class Traces(Service):
 
     def _tick(self) -> None:
         self._observer.look_for_acknowledgements()
+        if self._node.watermark.why:  # what is left of the disk is for messages
+            for trace in self._running():
+                trace.end(self._node.watermark.why[:300])
         self._settle()
         self._write()
         if not self._running() and not any(trace.pending for trace in self):

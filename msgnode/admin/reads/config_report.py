@@ -13,7 +13,8 @@ from msgnode.admin.reads.inspector import Inspector
 
 HIDDEN = "***"
 SECRETS = ("secret", "password", "token")
-NOT_SECRET = ("message_token", "takeover", "client_secret_file", "token_file", "token_keys_file")
+FILES = ("turn_secret_file", "cli_password_file")
+NOT_SECRET = ("message_token", "takeover", "client_secret_file", "token_file", "token_keys_file", *FILES)
 DEFAULT, FILE, OPTION, RUNTIME = "default", "file", "option", "runtime"
 
 

@@ -9,7 +9,7 @@ import msgspec
 from twisted.internet.defer import Deferred
 
 from msgnode.admin.reads.inspector import Inspector, checked_limit, peer_filter
-from msgnode.admin.survey import in_slices
+from msgnode.admin.survey import each_of
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.history.connection_records import ConnectionRecord
 from msgnode.sessions.session import Connection
@@ -101,8 +101,7 @@ class _Page:
             found = [(record, each) for each in connections if (record := connections.record(each))]
             found.reverse()  # in the order in which they were made
         self._total = len(found)
-        yield
-        yield from in_slices(self._look(*each) for each in found)  # type: ignore[func-returns-value]
+        yield from each_of(found, lambda each: self._look(*each))
 
     def _look(self, record: ConnectionRecord, connection: Connection | None) -> None:
         query, peer = self._query, record.peer if connection is None else connection.peer

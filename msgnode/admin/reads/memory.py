@@ -3,13 +3,12 @@ Memory by owner, and the sessions that hold most.
 """
 
 import heapq
-from collections.abc import Iterator
 
 import msgspec
 from twisted.internet.defer import Deferred
 
 from msgnode.admin.reads.inspector import Inspector
-from msgnode.admin.survey import in_slices
+from msgnode.admin.survey import each_of
 from msgnode.sessions.session import Session
 
 MAX_SESSIONS = 20
@@ -59,9 +58,6 @@ def report_memory(inspector: Inspector) -> Deferred[MemoryReport]:
             push = heapq.heappush if len(heap) < MAX_SESSIONS else heapq.heapreplace
             push(heap, (whole, session.runtime, row))
 
-    def steps() -> Iterator[None]:
-        yield from in_slices(look(each) for each in list(node.sessions))  # type: ignore[func-returns-value]
-
     def result() -> MemoryReport:
         rss = inspector.process.memory()[1]
         owners = {
@@ -73,4 +69,4 @@ def report_memory(inspector: Inspector) -> Deferred[MemoryReport]:
         rows = [row for _, _, row in sorted(heap, reverse=True)]
         return MemoryReport(rss, owners, node.sessions.journal.bytes_in_memory, rows)
 
-    return inspector.walk(steps(), result)
+    return inspector.walk(each_of(node.sessions, look), result)

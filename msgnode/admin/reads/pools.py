@@ -9,7 +9,6 @@ from twisted.internet.defer import Deferred
 
 from msgnode.admin.reads.inspector import Inspector, checked_limit
 from msgnode.admin.survey import in_slices
-from msgnode.sessions.routing import ALLOCATED
 
 
 class PoolQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -33,13 +32,15 @@ class Lease(msgspec.Struct):
 
 class PoolReport(msgspec.Struct):
     """
-    The pools by scheme: addresses, and how many are leased; and the leases, up to the limit.
+    The pools by scheme: addresses, how many are leased, and for whom they are; and the leases, up to the
+    limit.
     """
 
     rows_in: ClassVar[str] = "leases"
 
     sizes: dict[str, int]
     leased: dict[str, int]
+    clients: dict[str, str]
     leases: list[Lease]
 
 
@@ -47,18 +48,20 @@ def report_pools(inspector: Inspector, query: PoolQuery) -> Deferred[PoolReport]
     """
     The report. Raises Rejected if the query is wrong, or too many lists are being made.
     """
-    limit, allocation, routes = checked_limit(query.limit), inspector.node.allocation, inspector.node.routes
-    found = PoolReport({}, {}, [])
+    limit, allocation = checked_limit(query.limit), inspector.node.allocation
+    found = PoolReport({}, {}, {}, [])
 
     def look(scheme: str, address: str) -> None:
         found.sizes[scheme] = found.sizes.get(scheme, 0) + 1
         found.leased.setdefault(scheme, 0)
+        pool = allocation.pool(scheme)
+        found.clients.setdefault(scheme, pool.clients if pool is not None else "")
         if not allocation.is_leased(address):
             return
         found.leased[scheme] += 1
         if len(found.leases) < limit:
-            holders = [s for s in routes.resolve(address) if s.bindings.get(address, 0) & ALLOCATED]
-            found.leases.append(Lease(scheme, address, holders[0].runtime if holders else ""))
+            holder = allocation.holder(address)
+            found.leases.append(Lease(scheme, address, holder.runtime if holder is not None else ""))
 
     steps = in_slices(
         look(scheme, address)  # type: ignore[func-returns-value]

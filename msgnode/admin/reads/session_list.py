@@ -22,7 +22,7 @@ from msgnode.admin.reads.session_rows import (
     state_of,
     user_agent,
 )
-from msgnode.admin.survey import in_slices
+from msgnode.admin.survey import each_of, in_slices
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.session import Session
 
@@ -202,7 +202,7 @@ def matching(inspector: Inspector, query: SessionQuery, found: list[Session], mo
             if len(found) > most:
                 raise Rejected(f"more than {most} sessions match; name fewer", 413, "too-long")
 
-    yield from in_slices(look(session) for session in list(inspector.node.sessions))  # type: ignore[func-returns-value]
+    yield from each_of(inspector.node.sessions, look)
 
 
 class Page:
@@ -228,8 +228,9 @@ class Page:
             raise Rejected("parameter sort: runtime is sorted upwards only")
 
     def steps(self) -> Iterator[None]:
-        yield from in_slices(self._look(session) for session in list(self._inspector.node.sessions))  # type: ignore[func-returns-value]
-        self._heap.sort(reverse=True)
+        yield from each_of(self._inspector.node.sessions, self._look)
+        yield  # sorting is a turn of its own
+        self._heap.sort(key=lambda entry: (-entry[0], entry[1].name))
         yield from in_slices(self._add(session) for _, _, session in self._heap)  # type: ignore[func-returns-value]
 
     def _look(self, session: Session) -> None:

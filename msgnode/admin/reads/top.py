@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.task import deferLater
 
 from msgnode.admin.reads.inspector import Inspector, checked_limit, peer_address
-from msgnode.admin.survey import in_slices
+from msgnode.admin.survey import each_of, in_slices
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.session import Session
 
@@ -112,9 +112,15 @@ class Top:
         rows: dict[str, TopRow] = {}
         before = self._base(now.at - min(query.over, MAX_OVER_SECONDS))
         seconds = max(now.at - before.at, 0.001)
-        yield self._inspector.node.slices.work(_compared(query, rows, now, before, seconds))
-        best = heapq.nsmallest(limit, rows.values(), key=lambda row: (-row.value, row.name))
-        return TopList(query.by, query.group, round(seconds, 3), [row for row in best if row.value])
+        best: list[tuple[float, str]] = []
+
+        def steps() -> Iterator[None]:
+            yield from _compared(query, rows, now, before, seconds)
+            yield from each_of(rows.values(), lambda row: _keep_best(best, limit, row))
+
+        yield self._inspector.node.slices.work(steps())
+        best.sort(key=lambda each: (-each[0], each[1]))
+        return TopList(query.by, query.group, round(seconds, 3), [rows[name] for _, name in best])
 
     def _go_on(self) -> None:
         clock = self._inspector.clock
@@ -139,6 +145,8 @@ class Top:
         sessions = node.sessions
 
         def look(session: Session) -> None:
+            if session.is_node:
+                return
             if session.connection is not None:
                 sessions.count_carried(session)
             elif not session.mailbox.queued and session not in self._before:
@@ -151,8 +159,7 @@ class Top:
                 session.refused,
             )
 
-        steps = in_slices(look(session) for session in list(sessions) if not session.is_node)  # type: ignore[func-returns-value]
-        return node.slices.work(steps)
+        return node.slices.work(each_of(sessions, look))
 
     @property
     def _before(self) -> dict[Session, Counts]:
@@ -166,6 +173,17 @@ class Top:
             if sample.at >= at:
                 return sample
         return self._samples[-1]
+
+
+def _keep_best(best: list[tuple[float, str]], limit: int, row: TopRow) -> None:
+    """
+    Puts the row into the heap of the best, if it is one of them.
+    """
+    if len(best) < limit:
+        if row.value:
+            heapq.heappush(best, (row.value, row.name))
+    elif row.value > best[0][0]:
+        heapq.heapreplace(best, (row.value, row.name))
 
 
 def _compared(

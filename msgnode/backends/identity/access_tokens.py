@@ -6,13 +6,13 @@ refresh tokens, and gives out what lives shortly.
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from msgnode.backends.identity.grants import Grant, Grants
 from msgnode.backends.identity.introspection import secret_of
+from msgnode.backends.identity.login_page import code_of, scopes_of, text
 from msgnode.backends.identity.oidc_provider import OIDCProvider
 from msgnode.backends.identity.sealing import Unsealable, read_token_keys
 from msgnode.backends.identity.token_endpoint import (
@@ -35,8 +35,6 @@ from msgnode.structures.single_flight import SingleFlight
 log = Logger()
 
 DEFAULT_TOKEN_SECONDS = 300  # of an access token whose provider says nothing
-MAX_TEXT_CHARS = 8192  # of a code, a redirected URL or a token that a client gives
-MAX_SCOPES = 100
 _PROFILE = ("preferred_username", "name", "picture", "email", "locale")
 
 
@@ -120,7 +118,7 @@ class AccessTokens:
         """
         The tokens of a login whose page has redirected the browser back (RFC 6749, 4.1.3, with PKCE).
         """
-        code, redirect_uri = _code(params, provider.options.redirect_uri)
+        code, redirect_uri = code_of(params, provider.options.redirect_uri)
         form = {"code": code, "code_verifier": text(params, "code_verifier"), "redirect_uri": redirect_uri}
         self.grants.check_room(session, provider.options.issuer)
         found = await self.endpoint(provider).token(CODE, form)
@@ -300,53 +298,6 @@ def assertion(token: str, claim: VerifiedToken) -> dict[str, Any]:
         "expires": int(claim.proof.until or 0),
         "userProfile": {"userURL": claim.proof.user, **profile},
     }
-
-
-def text(params: dict[str, Any], name: str, default: str | None = None) -> str:
-    """
-    A parameter that is a text. Rejected if it is not, or missing without a default.
-    """
-    value = params.get(name, default)
-    if not isinstance(value, str) or not (value or default == "") or len(value) > MAX_TEXT_CHARS:
-        raise Rejected(f"'params.{name}' must be a text of at most {MAX_TEXT_CHARS} characters")
-    return value
-
-
-def scopes_of(params: dict[str, Any], provider: OIDCProvider) -> list[str]:
-    """
-    The scopes that a client asks for, as `resources`; all that are configured by default.
-    """
-    asked = params.get("resources")
-    if asked in (None, []):
-        return list(provider.options.scopes)
-    if not isinstance(asked, list) or len(asked) > MAX_SCOPES or not all(isinstance(s, str) for s in asked):
-        raise Rejected(f"'params.resources' must be a list of at most {MAX_SCOPES} scopes")
-    for scope in asked:
-        if scope not in provider.options.scopes:
-            raise Rejected(
-                f"{scope[:100]!r} is none of the scopes that may be asked for here", 403, "identity"
-            )
-    return asked
-
-
-def _code(params: dict[str, Any], configured: str) -> tuple[str, str]:
-    """
-    The authorization code, from the URL to which the login page has redirected, and the redirect_uri.
-    """
-    if "code" in params:
-        return text(params, "code"), text(params, "redirect_uri", configured or None)
-    login = text(params, "login")
-    try:
-        parts = urlsplit(login)
-        query = parse_qs(parts.query, max_num_fields=50)
-    except ValueError:
-        raise Rejected("'params.login' must be the URL to which the login page has redirected") from None
-    if "error" in query:
-        raise Rejected(f"the login failed: {query['error'][0]}"[:200], 401, "token")
-    if "code" not in query:
-        raise Rejected("'params.login' has no 'code': the URL to which the login page has redirected")
-    base = f"{parts.scheme}://{parts.netloc}{parts.path}"
-    return query["code"][0], text(params, "redirect_uri", configured or base)
 
 
 def _identity(session: Session) -> dict[str, Any]:

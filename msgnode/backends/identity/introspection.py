@@ -55,6 +55,13 @@ def secret_of(options: IntrospectionOptions | IdentityProvider) -> str:
         return options.client_secret
     section = "introspection." if isinstance(options, IntrospectionOptions) else ""
     key = f"identity.providers.{section}client_secret_file"
+    return read_secret(path, key)
+
+
+def read_secret(path: str, key: str) -> str:
+    """
+    The secret in a file of the configuration's `key`. ConfigError if it cannot be read.
+    """
     try:
         secret = Path(path).read_text("utf-8").rstrip("\r\n")
     except OSError as why:

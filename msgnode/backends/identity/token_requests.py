@@ -6,8 +6,8 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from msgnode.backends.identity.access_tokens import NotLoggedIn, scopes_of, text
-from msgnode.backends.identity.login_page import login_url
+from msgnode.backends.identity.access_tokens import NotLoggedIn
+from msgnode.backends.identity.login_page import login_url, scopes_of, text
 from msgnode.backends.identity.logins import Logins
 from msgnode.backends.identity.oidc_provider import OIDCProvider
 from msgnode.backends.identity.token_validator import Tokens

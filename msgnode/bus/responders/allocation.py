@@ -16,10 +16,10 @@ from twisted.internet.defer import Deferred
 from msgnode.bus.components import PoolLeases
 from msgnode.bus.responders.bindings import Binder, Making, Requests, flatten_strings
 from msgnode.bus.routing_table import RoutingTable
-from msgnode.config.schema import Config
+from msgnode.config.schema import Config, Leasers
 from msgnode.protocol.address import MAX_ADDRESS_CHARS, Domain, is_scheme
 from msgnode.protocol.errors import Rejected
-from msgnode.protocol.message import Message
+from msgnode.protocol.message import Message, compose
 from msgnode.sessions.allocation_keys import Keys, key_size
 from msgnode.sessions.persistence import SessionStore
 from msgnode.sessions.routing import ALLOCATED, LEARNED, OWNED
@@ -50,7 +50,11 @@ class Allocation:
     ) -> None:
         self._session_store = session_store
         self._config = config
-        self._pools = {pool.scheme: Pool(pool.all_addresses()) for pool in config.pools.values()}
+        self._pools = {
+            pool.scheme: Pool(pool.all_addresses(), name, pool.clients) for name, pool in config.pools.items()
+        }
+        self.is_verified: Callable[[Message], bool] = _is_never
+        self.on_taken: Callable[[Session, Message], object] = _ignore_notice
         self.leases: PoolLeases | None = None  # None: this node alone leases the addresses of its pools
         self._promised: set[str] = set()  # addresses of pools that are reserved for pending requests
         # By node of another domain and address: the names of its children. Made at the first delete.
@@ -114,6 +118,8 @@ class Allocation:
         ]
         _making(number, scheme, self._domain.name, children).check(len(message.data), most)
         pool = self._pools.get(scheme)
+        if pool is not None:
+            pool.check(self.is_verified(message))
         if pool is None:
             allocated += [f"{scheme}://{self._domain.name}/{uuid4()}" for _ in range(number)]
         elif self.leases is None:
@@ -166,6 +172,9 @@ class Allocation:
     def schemes(self) -> Iterable[str]:
         return self._pools
 
+    def pool(self, scheme: str) -> "Pool | None":
+        return self._pools.get(scheme)
+
     def all_of(self) -> Iterator[tuple[str, str]]:
         """
         All addresses of the pools, with their schemes.
@@ -183,13 +192,26 @@ class Allocation:
         if pool is not None:
             pool.look_again()
 
-    def lose(self, address: str) -> None:
+    def holder(self, address: str) -> Session | None:
         """
-        Takes an address from the session to which it is allocated.
+        The session of this node to which an address is allocated.
         """
-        for session in list(self._routes.resolve(address)):
+        for session in self._routes.resolve(address):
             if session.bindings.get(address, 0) & ALLOCATED:
-                self._drop(address, session)
+                return session
+        return None
+
+    def lose(self, address: str, reason: str) -> None:
+        """
+        Takes an address from the session to which it is allocated, and tells it so.
+        """
+        session = self.holder(address)
+        if session is None:
+            return
+        self._drop(address, session)
+        body = {"resource": address, "reason": reason}
+        notice = compose(0, "delete", f"{self._domain.node}/address-allocation", session.runtime, body)
+        self.on_taken(session, notice)
 
     def _released(self, address: str) -> None:
         """
@@ -291,6 +313,14 @@ class Allocation:
                 self._unbind(address, session)
 
 
+def _is_never(message: Message) -> bool:
+    return False
+
+
+def _ignore_notice(session: Session, notice: Message) -> None:
+    pass
+
+
 def _making(number: int, scheme: str, domain: str, children: list[str]) -> Making:
     """
     The size of `number` addresses, each with its children.
@@ -332,10 +362,21 @@ class Pool:
     grow with the pool.
     """
 
-    def __init__(self, addresses: Iterable[str]) -> None:
+    def __init__(self, addresses: Iterable[str], name: str = "", clients: Leasers = "anybody") -> None:
+        self.name = name
+        self.clients = clients
         self._all = dict.fromkeys(addresses)
         self._queue = OrderedDict.fromkeys(self._all)
         self._leased: set[str] = set()  # addresses removed from the queue
+
+    def check(self, is_verified: bool) -> None:
+        """
+        Raises Rejected if the pool is for other clients than one that is authenticated, or is not.
+        """
+        if self.clients != "anybody" and is_verified != (self.clients == "verified"):
+            which = "the node has authenticated" if self.clients == "verified" else "are not authenticated"
+            text = f"the pool {self.name} is for clients that {which}"
+            raise Rejected(text, 403, "identity")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all)

@@ -182,6 +182,16 @@ def unbind(client: AdminClient, address: str, session: str, reason: str, dry_run
     tell(client, "unbind", do(client, "addresses", address, "unbind", dry_run=dry_run, **body))
 
 
+@click.command("take-back", short_help="Take an address of a pool back from its session.")
+@click.argument("address")
+@acts
+def take_back(client: AdminClient, address: str, reason: str, dry_run: bool) -> None:
+    """
+    Take the lease of ADDRESS, which is one of a pool, back from its session, which gets a notice.
+    """
+    tell(client, "take back", do(client, "pools", address, "take-back", dry_run=dry_run, reason=reason))
+
+
 @click.command(short_help="Take no new clients, and close the old ones evenly.")
 @click.option(
     "--over", "seconds", type=Duration(), default="10m", show_default=True, help="Within this time."

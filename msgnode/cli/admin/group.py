@@ -14,6 +14,7 @@ from msgnode.cli.admin.actions import (
     purge,
     reload,
     stub,
+    take_back,
     unbind,
     undrain,
 )
@@ -27,7 +28,7 @@ from msgnode.cli.admin.top import top
 
 VERBS = (
     *(status, top, sessions, session, connections, address, refusals, why, trace, events, probe),
-    *(kick, purge, expire_token, unbind, ban, unban, bans, limit, unlimit, limits),
+    *(kick, purge, expire_token, unbind, take_back, ban, unban, bans, limit, unlimit, limits),
     *(history, drain, undrain, reload, log_level, backup, config, memory, pools, nodes, stubs, stub),
     *(check, token, audit),
 )

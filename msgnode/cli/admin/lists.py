@@ -227,7 +227,8 @@ def pools(view: View, scheme: str) -> None:
 
     def draw(found: Any) -> Iterator[str]:
         for each, number in found["sizes"].items():
-            yield f"{printable(each)}: {found['leased'][each]:,} of {number:,} leased"
+            clients = found.get("clients", {}).get(each, "anybody")
+            yield f"{printable(each)}: {found['leased'][each]:,} of {number:,} leased, for {clients}"
         if found["leases"]:
             yield from view.table(found["leases"], columns)
 

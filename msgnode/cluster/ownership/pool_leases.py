@@ -66,9 +66,9 @@ class Pools(Protocol):
         Has addresses of the pool that were found leased examined again.
         """
 
-    def lose(self, address: str) -> None:
+    def lose(self, address: str, reason: str) -> None:
         """
-        Takes an address from the session that has it.
+        Takes an address from the session that has it, and tells it so.
         """
 
 
@@ -255,4 +255,4 @@ class PoolLeases:
                     address=address,
                     node=node,
                 )
-                self._pools.lose(address)
+                self._pools.lose(address, "conflict")

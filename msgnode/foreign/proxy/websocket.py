@@ -11,6 +11,8 @@ from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from msgnode.backends.call_outcomes import in_words, outcome_of
+
 ABNORMAL = 1006  # the code of a connection that was lost without one
 HANDSHAKE_SECONDS = 10
 CLOSE_SECONDS = 2
@@ -66,7 +68,8 @@ class StubWebSocket:
         self._connecting.addErrback(self._not_connected)
 
     def _not_connected(self, why: Failure) -> None:
-        text = "closed" if why.check(CancelledError) else why.getErrorMessage()
+        assert why.value is not None
+        text = "closed" if why.check(CancelledError) else in_words(why.value)
         self._end(ABNORMAL, text, False)
 
     def send(self, payload: bytes, is_binary: bool) -> None:
@@ -168,7 +171,11 @@ class _Client(WebSocketClientProtocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         super().connectionLost(reason)
-        self._socket.lost(*(self._close or (ABNORMAL, reason.getErrorMessage(), False)))
+        code, text, clean = self._close or (ABNORMAL, reason.getErrorMessage(), False)
+        assert reason.value is not None
+        if outcome_of(reason.value) == "untrusted":  # Autobahn knows nothing of it
+            text = f"the certificate is refused: {in_words(reason.value)}"
+        self._socket.lost(code, text, clean)
 
 
 @implementer(IPushProducer)

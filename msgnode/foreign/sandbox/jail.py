@@ -126,20 +126,24 @@ def limit(limits: dict[str, int]) -> None:
 def main() -> None:
     limits, deno, readable, *arguments = sys.argv[1:]
     parent = os.getppid()
-    call("prctl", PARENT_DEATH_SIGNAL, 9, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)  # the node died before it was asked for
     os.setsid()
     os.nice(10)
     call("prctl", NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    missing = []
+    missing = {}
     for step in (namespaces, files, processes):
         try:
             step(readable, deno)
         except (Missing, OSError) as why:
-            missing.append(f"{step.__name__} ({why})")
-    limit(json.loads(limits))
-    os.write(1, json.dumps({"k": "jail", "missing": missing}).encode() + b"\n")
+            missing[step.__name__] = f"{step.__name__} ({why})"
+    # Other credentials, such as those in a namespace, would undo it.
+    call("prctl", PARENT_DEATH_SIGNAL, 9, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)  # the node died before it was asked for
+    wanted = json.loads(limits)
+    if "namespaces" in missing:
+        wanted.pop("NPROC", None)  # it would count all processes of the user, the node's threads, too
+    limit(wanted)
+    os.write(1, json.dumps({"k": "jail", "missing": list(missing.values())}).encode() + b"\n")
     os.execve(
         deno, [deno, *arguments], {"DENO_DIR": "/nonexistent", "DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}
     )

@@ -19,6 +19,12 @@ CONCURRENCY = 4  # small jobs mostly wait
 Asking = Generator[Any, Any, Any]  # yields a query, or a list of them
 
 
+class Known(list[Row]):
+    """
+    The rows of a query that needs no execution.
+    """
+
+
 def in_parallel(work: Callable[[Any], None], each: Iterable[Any]) -> None:
     """
     Call `work` for each, several at a time. The first failure is raised.
@@ -76,16 +82,18 @@ def as_type(value: Any, type: DataType) -> Any:
 
 def served(work: Any) -> Any:
     """
-    `work` with the result of each generator in its place, inside of lists, dictionaries and other results.
+    `work` with rows in the place of queries, and results in that of generators, also inside of lists,
+    dictionaries and other results.
     """
     tasks: list[_Task] = []
     tree = _begun(work, tasks)
     while tasks:
-        queries = [query for task in tasks for query in task.queries]
-        rows = iter(gathered(*queries))
+        asked = [query for task in tasks for query in task.queries if not isinstance(query, Known)]
+        rows = iter(gathered(*asked))
         waiting, tasks = tasks, []
         for task in waiting:
-            task.resume([next(rows) for _ in task.queries], tasks)
+            found = [query if isinstance(query, Known) else next(rows) for query in task.queries]
+            task.resume(found, tasks)
     return _finished(tree)
 
 
@@ -97,7 +105,7 @@ class _Task:
     def __init__(self, asking: Asking, tasks: "list[_Task]") -> None:
         self._asking = asking
         self._is_one = False
-        self.queries: list[DataFrame] = []
+        self.queries: list[DataFrame | Known] = []
         self.result: Any = None
         self._go_on(None, tasks)
 
@@ -113,12 +121,19 @@ class _Task:
         except StopIteration as end:
             self.result = _begun(end.value, tasks)
             return
-        self._is_one = isinstance(asked, DataFrame)
+        self._is_one = isinstance(asked, DataFrame | Known)
         self.queries = [asked] if self._is_one else asked
         tasks.append(self)
 
 
+def _asked(query: DataFrame | Known) -> Asking:
+    rows = yield query
+    return list(rows)  # as a result, rows that are known would be a query again
+
+
 def _begun(work: Any, tasks: list[_Task]) -> Any:
+    if isinstance(work, DataFrame | Known):
+        return _Task(_asked(work), tasks)
     if isinstance(work, GeneratorType):
         return _Task(work, tasks)
     if isinstance(work, dict):

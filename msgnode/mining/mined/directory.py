@@ -18,6 +18,8 @@ from msgnode.mining.analyses import subscription_graph
 from msgnode.mining.analyses.analysis import Source, totals, totals_of
 from msgnode.mining.analyses.catalogue import QUESTIONS
 from msgnode.mining.analyses.columns import HOUR_NANOSECONDS
+from msgnode.mining.execution.gathering import served
+from msgnode.mining.execution.stored_table import StoredTable
 from msgnode.mining.mined.period import SECOND, Period, checked
 from msgnode.mining.mined.views import Read, Views, session_for_views
 from msgnode.mining.pipeline.batches import Batches
@@ -140,8 +142,7 @@ class MinedDirectory:
         rows = self.rows(period)
         say(f"summing up {period}")
         tables = self._tables(rows)
-        first = tables["volume"].first()
-        if first is None:
+        if not served([tables["volume"].head(1)])[0]:
             self._output.files.delete(_PERIOD)
             raise Unreadable(f"{self.where}: has no messages from {period}")
         about: dict[str, Any] = {
@@ -161,21 +162,25 @@ class MinedDirectory:
             fine = {"minute_messages": rows["messages"], "minute_exchanges": rows["exchanges"]}
         say("writing the report")
         name = f"report-{period.file_name}.html"
-        self._output.files.write(name, write_report(about, tables | fine))
+        self._output.files.write(name, write_report(about, tables, fine))
         self._output.files.delete(_PERIOD)
         return self._output.files.inside(name)
 
-    def _tables(self, rows: dict[Source, DataFrame]) -> dict[str, DataFrame]:
+    def _tables(self, rows: dict[Source, DataFrame]) -> dict[str, StoredTable]:
         self._output.files.delete(_PERIOD)
         found = {each.name: each.combine(each.summarise(rows[each.of])) for each in QUESTIONS}
         tables = self._output.write_tables(found, _PERIOD)
-        standing, published = tables["subscriptions"], tables["publications"]
+        standing, published = tables["subscriptions"].rows, tables["publications"].rows
         cut = [totals(each, each.summarise(rows[each.of])) for each in QUESTIONS if each.whole is not None]
         cut.append(totals_of(subscription_graph.all_orphans(standing, published), "orphans", "observers"))
-        tables["totals"] = reduce(DataFrame.unionAll, cut)
-        tables["orphans"] = subscription_graph.orphans(standing, published)
-        tables["edges"] = subscription_graph.edges(standing, published)
-        return tables
+        return tables | self._output.write_tables(
+            {
+                "totals": reduce(DataFrame.unionAll, cut),
+                "orphans": subscription_graph.orphans(standing, published),
+                "edges": subscription_graph.edges(standing, published),
+            },
+            _PERIOD,
+        )
 
     def _files(self, period: Period) -> int:
         """

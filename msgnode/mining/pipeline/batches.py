@@ -66,9 +66,8 @@ class Batches:
         if told := unsplit(files):
             self._say(told)
         # Reading must end where the checkpoint says, for a later run goes on from there.
-        newest = [file for file in files if growing and file.hour == batch.end - 1 and file.may_grow]
-        copied = [Tail(file, 0) for file in newest]
-        whole = [file.path for file in files if file not in newest]
+        copied = [Tail(file, 0) for file in files if growing and file.may_grow]
+        whole = [file.path for file in files if not (growing and file.may_grow)]
         once = _transaction(batch, before)
         self._read(batch, batch.number, whole, copied, once)
         self._follow_up(batch, before, once)

@@ -1,9 +1,8 @@
 """
 The checkpoint: which files were read, in batches of whole hours in the order of time.
 
-The newest hour is a batch of its own, because its file may still grow, unless there are few lines. If a file
-came late or grew, its batch and all later ones are discarded and read again. So the batches always equal
-those of one run over everything.
+The newest hour is a batch of its own, because its file may still grow. If a file came late or grew, its batch
+and all later ones are discarded and read again. So the batches always equal those of one run over everything.
 
 The summaries of the analyses are in parts, each of several batches; older parts are merged, and merged parts
 are merged again, so that a year of hourly runs has less than a hundred parts. The batches of a day are merged
@@ -14,23 +13,13 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
-from msgnode.mining.pipeline.checkpoint_entries import (
-    GZIP_FACTOR,
-    Batch,
-    Part,
-    Plan,
-    Tail,
-    Unpacked,
-    hour_of,
-    stem_of,
-)
+from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Plan, Tail, Unpacked, hour_of, stem_of
 from msgnode.mining.pipeline.log_files import LogFile, Unreadable
 
 FORMAT = 3  # version of the output; version 2 stored rows by hour
 MAX_PARTS = 48  # of the same level; beyond that, all but the newest half are merged
 MAX_TAIL = 12  # batches without a part; each analysis summarises them in every run
 MAX_TAIL_BYTES = 64 * 1024 * 1024  # of the log, in those batches
-SMALL_BYTES = 8 * 1024 * 1024  # of the log: two batches would cost more than to pair so much again
 OPEN_DAYS = 2  # the last days, whose batches are not merged: a late file should invalidate little
 
 
@@ -207,13 +196,11 @@ class Checkpoint:
 
 def _cut(files: list[LogFile]) -> list[tuple[int, int, list[LogFile]]]:
     """
-    Divide files into two batches: the newest hour, and everything before it. Few lines are one batch.
+    Divide files into two batches: the newest hour, and everything before it.
     """
     if not files:
         return []
     newest = files[-1].hour
-    if sum(file.size * (GZIP_FACTOR if file.is_compressed else 1) for file in files) < SMALL_BYTES:
-        return [(files[0].hour, newest + 1, files)]
     older = [file for file in files if file.hour < newest]
     cut = [(older[0].hour, newest, older)] if older else []
     return [*cut, (newest, newest + 1, [file for file in files if file.hour == newest])]

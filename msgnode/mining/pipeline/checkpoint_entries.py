@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from msgnode.mining.pipeline.log_files import LogFile
 
-GZIP_FACTOR = 10  # times the size of a compressed file is about that of the log
+_GZIP_FACTOR = 10  # times the size of a compressed file is about that of the log
 Unpacked = Callable[[LogFile], int]  # the uncompressed length modulo 2**32
 
 
@@ -37,7 +37,7 @@ class Batch:
         """
         About the size of its files in bytes, uncompressed.
         """
-        return sum(size * (GZIP_FACTOR if name.endswith(".gz") else 1) for name, size in self.files.items())
+        return sum(size * (_GZIP_FACTOR if name.endswith(".gz") else 1) for name, size in self.files.items())
 
     @property
     def day(self) -> int:

@@ -11,11 +11,14 @@ the next run to delete.
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from msgnode.mining.execution.gathering import gather, in_parallel
+from msgnode.mining.execution.stored_table import StoredTable
 from msgnode.mining.pipeline.checkpoint import FORMAT, Checkpoint, load
 from msgnode.mining.pipeline.checkpoint_entries import Tail
 from msgnode.mining.pipeline.delta import TABLES as DELTA_TABLES
@@ -244,32 +247,40 @@ class Output:
             reader = self._spark.read.schema(schema)
         return reader.option("basePath", base).parquet(*paths)
 
-    def write_tables(self, found: dict[str, DataFrame], among: str = "_tables") -> dict[str, DataFrame]:
+    def write_tables(self, found: dict[str, DataFrame], among: str = "_tables") -> dict[str, StoredTable]:
         """
         Write results, and return them as stored, in the same order.
         """
-        in_one = in_one_partition(self._spark)
-        if in_one:
-            self._write_at_once(found, among)
+        schemas = {name: rows.schema for name, rows in found.items()}
+        known: dict[str, list[dict[str, Any]]] = {}
+        if in_one_partition(self._spark):
+            known = self._written_at_once(found, schemas, among)
         else:
             in_parallel(lambda name: self._write_table(found[name], f"{among}/{name}"), found)
-        written = {}
-        for name, rows in found.items():
-            stored = self._spark.read.schema(rows.schema).parquet(self.files.inside(f"{among}/{name}"))
-            # Without an order, Spark reads the largest file first.
-            order = ("_metadata.file_name", "_metadata.row_index")
-            written[name] = stored.coalesce(1) if in_one else stored.orderBy(*order)
-        return written
+        return {
+            name: StoredTable(schema, partial(self._stored, schema, f"{among}/{name}"), known.get(name))
+            for name, schema in schemas.items()
+        }
+
+    def _stored(self, schema: StructType, name: str) -> DataFrame:
+        stored = self._spark.read.schema(schema).parquet(self.files.inside(name))
+        if in_one_partition(self._spark):  # and in one file
+            return stored.coalesce(1)
+        # Without an order, Spark reads the largest file first.
+        return stored.orderBy("_metadata.file_name", "_metadata.row_index")
 
     def _write_table(self, rows: DataFrame, name: str) -> None:
         rows.write.mode("overwrite").parquet(self.files.inside(name))
 
-    def _write_at_once(self, found: dict[str, DataFrame], among: str) -> None:
+    def _written_at_once(
+        self, found: dict[str, DataFrame], schemas: dict[str, StructType], among: str
+    ) -> dict[str, list[dict[str, Any]]]:
         from msgnode.mining.execution.arrow_tables import parquet_of  # a cluster does without Arrow
 
-        small = [rows.coalesce(1) for rows in found.values()]
-        for (name, rows), values in zip(found.items(), gather(small), strict=True):
-            self.files.write_bytes(f"{among}/{name}/{_FILE}", parquet_of(values, rows.schema))
+        values = dict(zip(found, gather(list(found.values())), strict=True))
+        for name, schema in schemas.items():
+            self.files.write_bytes(f"{among}/{name}/{_FILE}", parquet_of(values[name], schema))
+        return values
 
     def read_table(self, name: str) -> DataFrame:
         """

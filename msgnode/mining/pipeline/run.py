@@ -17,6 +17,7 @@ from msgnode.mining.analyses.analysis import Analysis, totals, totals_of
 from msgnode.mining.analyses.catalogue import QUESTIONS
 from msgnode.mining.analyses.columns import HOUR_NANOSECONDS
 from msgnode.mining.execution.gathering import gathered
+from msgnode.mining.execution.stored_table import StoredTable
 from msgnode.mining.pipeline import pseudonyms
 from msgnode.mining.pipeline.batches import Batches, Step
 from msgnode.mining.pipeline.checkpoint import MAX_PARTS, MAX_TAIL, Checkpoint
@@ -149,20 +150,20 @@ class MiningRun:
         tables |= self._stories(checkpoint.batches, tables)
         self._say("writing the report")
         about = self._about(checkpoint)
-        report = write_report(about, tables | self._fine(checkpoint, about))
+        report = write_report(about, tables, self._fine(checkpoint, about))
         self._output.publish()
         self._output.files.write("report.html", report)
         checkpoint.answered = checkpoint.next
         self._output.save(checkpoint)
 
-    def _answer(self, checkpoint: Checkpoint) -> dict[str, DataFrame]:
+    def _answer(self, checkpoint: Checkpoint) -> dict[str, StoredTable]:
         self._say("combining the results")
         summaries = self._batches.summaries(checkpoint)
         tables = self._output.write_tables(
             {question.name: question.combine(summaries(question)) for question in self._questions}
         )
         self._say("computing the subscription graph")
-        standing, published = tables["subscriptions"], tables["publications"]
+        standing, published = tables["subscriptions"].rows, tables["publications"].rows
         cut = [
             totals(question, summaries(question))
             for question in self._questions
@@ -178,7 +179,7 @@ class MiningRun:
             }
         )
 
-    def _stories(self, batches: list[Batch], tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
+    def _stories(self, batches: list[Batch], tables: dict[str, StoredTable]) -> dict[str, StoredTable]:
         """
         The requested timelines over all lines; else the most conspicuous ones of the last hours, truncated.
         """
@@ -273,12 +274,12 @@ def _told(lines: DataFrame, address: str, key: bytes = b"") -> DataFrame:
     return address_timeline(lines, named).withColumn("about", F.lit(address))
 
 
-def _conspicuous(tables: dict[str, DataFrame]) -> tuple[list[str], Row | None]:
+def _conspicuous(tables: dict[str, StoredTable]) -> tuple[list[str], Row | None]:
     """
     The address with the most failures, and the one with the most messages; and the slowest exchange of those
     with the most answers.
     """
-    talkers, slowest = tables["talkers"], tables["slowest"]
+    talkers, slowest = tables["talkers"].rows, tables["slowest"].rows
     failing, sending, slow = gathered(
         *[talkers.orderBy(F.desc(column), "address").limit(1) for column in ("failed", "messages")],
         slowest.orderBy(F.desc("answers"), F.desc("micros"), "time").limit(1),

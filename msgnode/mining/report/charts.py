@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.columns import FAILED
 from msgnode.mining.execution.gathering import Asking
+from msgnode.mining.execution.stored_table import StoredTable
 from msgnode.mining.report.findings import error_name
 from msgnode.mining.report.series import Series
 from msgnode.mining.report.steps import Steps
@@ -115,11 +116,11 @@ def matrix(rows: DataFrame) -> Asking:
     return {"kind": "heat", "from": from_, "to": to, "cells": cells}
 
 
-def bars(rows: DataFrame, label: str, value: str) -> Asking:
+def bars(table: StoredTable, label: str, value: str) -> Asking:
     """
-    The first rows of a table.
+    The first rows of a table, which has the largest first.
     """
-    found = yield rows.orderBy(F.desc(value), label).limit(BARS)
+    found = yield table.head(BARS)
     return {
         "kind": "bars",
         "labels": [row[label] for row in found],

@@ -12,21 +12,23 @@ from pyspark.sql import DataFrame
 
 from msgnode.mining.report.sections import sections
 from msgnode.mining.report.series import load_series
+from msgnode.mining.report.tables import Tables
 from msgnode.mining.report.units import count, duration
 from msgnode_report import library
 
 _ASSETS = files("msgnode.mining") / "assets"
 
 
-def write_report(about: dict[str, Any], tables: dict[str, DataFrame]) -> str:
+def write_report(about: dict[str, Any], tables: Tables, fine: dict[str, DataFrame]) -> str:
     """
     The text of the page. Only the first rows of each table are loaded on the driver.
 
     `about` has `begin` and `end` in seconds since 1970, the number of `lines`, `bad` lines and `files`, where
     the `logs` are, `pseudonyms`, `since` (an hour since 1970) if older days were removed, `period` if the
-    report is about a part of the log, and `records`, names of records by id.
+    report is about a part of the log, and `records`, names of records by id. `fine` has the rows of a short
+    log, `minute_messages` and `minute_exchanges`.
     """
-    series = load_series(tables, about["begin"], about["end"])
+    series = load_series(tables, fine, about["begin"], about["end"])
     data = {
         "about": _about(about),
         "nodes": sorted({*series.nodes, *series.by_node}),

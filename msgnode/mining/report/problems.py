@@ -35,7 +35,7 @@ def refusals(tables: Tables, series: Series) -> Section:
         "tables": [
             table(
                 tables["refusals"]
-                .withColumn("code", F.nullif("code", F.lit(0)))
+                .rows.withColumn("code", F.nullif("code", F.lit(0)))
                 .orderBy(F.desc("number"), F.desc("last.time")),
                 columns,
                 weigh=("number", "messages"),

@@ -81,5 +81,5 @@ def handover(tables: Tables, series: Series) -> Section:
 
 def _by_node(tables: Tables) -> DataFrame:
     hour = Window.partitionBy("node").orderBy(F.desc("date"), F.desc("hour"))
-    rows = tables["latency_by_node"].withColumn("age", F.row_number().over(hour))
+    rows = tables["latency_by_node"].rows.withColumn("age", F.row_number().over(hour))
     return rows.where("age = 1").orderBy("node")

@@ -65,8 +65,8 @@ def sections(about: dict[str, Any], tables: Tables, series: Series) -> list[Sect
 
 
 def _overview(about: dict[str, Any], tables: Tables, series: Series) -> Asking:
-    total = yield from charts.totals(tables["volume"])
-    answered = yield from charts.totals(tables["answered"], "requests", "unanswered")
+    total = yield from charts.totals(tables["volume"].rows)
+    answered = yield from charts.totals(tables["answered"].rows, "requests", "unanswered")
     messages = total["messages"]
     tiles = [
         ["messages", messages, "number"],
@@ -94,10 +94,10 @@ def _findings(about: dict[str, Any], tables: Tables, series: Series, messages: i
     All findings, in no order.
     """
     steps = series.steps
-    heads = {name: tables[name].limit(most) for name, most in _HEADS.items()}
+    heads = {name: tables[name].head(most) for name, most in _HEADS.items()}
     causes, [newest], *rows = yield [
-        tables["refusals"].orderBy(F.desc("number")).limit(_CAUSES),
-        tables["talkers"].agg(F.max("last").alias("last")),
+        tables["refusals"].head(_CAUSES),
+        tables["talkers"].rows.agg(F.max("last").alias("last")),
         *heads.values(),
     ]
     first = dict(zip(heads, rows, strict=True))

@@ -17,9 +17,12 @@ from msgnode.mining.analyses.latency import latency
 from msgnode.mining.analyses.volume import ERRORS
 from msgnode.mining.execution.gathering import Asking, served
 from msgnode.mining.report.steps import HOUR, LONG_SECONDS, MINUTE, Steps
+from msgnode.mining.report.tables import Tables
 
 MAX_NODES = 50
 MAX_PAIRS = 12  # of type and destination with unanswered requests
+MAX_TOTALS = 100  # tables that are cut, and their measures
+_SOURCES = ("volume", "errors", "answered", "latency_by_hour", "latency_by_node", "handover_by_hour")
 PERCENTILES = ("p50", "p90", "p99")
 Counts = list[int]
 Bands = dict[str, list[int | None]]
@@ -55,28 +58,20 @@ class Series:
         return self.totals.get((table, measure))
 
 
-def load_series(tables: dict[str, DataFrame], begin: int, end: int) -> Series:
+def load_series(tables: Tables, fine: dict[str, DataFrame], begin: int, end: int) -> Series:
     """
     The series from `begin` to before `end` (seconds since 1970).
 
-    By minute if the tables have the rows themselves, as `minute_messages` and `minute_exchanges`.
+    By minute if `fine` has the rows themselves.
     """
-    fine = "minute_messages" in tables
     steps = Steps(begin, end) if fine else Steps(begin, end, _coarse(begin, end))
     recent = steps if fine else Steps(max(begin, end - LONG_SECONDS), end, HOUR)
     found = Series(steps, recent)
-    source = _by_minute(tables) if fine else tables
-    queries = _queries(source, steps, recent)
-    if "totals" in tables:
-        queries["totals"] = tables["totals"]
-    lost, *rows = served([_unanswered(source["answered"], steps), *map(_asked, queries.values())])
-    found.lost = lost
-    _fill(found, dict(zip(queries, rows, strict=True)))
+    source = _by_minute(fine) if fine else {name: tables[name].rows for name in _SOURCES}
+    queries: dict[str, Any] = _queries(source, steps, recent) | {"totals": tables["totals"].head(MAX_TOTALS)}
+    found.lost, rows = served([_unanswered(source["answered"], steps), queries])
+    _fill(found, rows)
     return found
-
-
-def _asked(query: DataFrame) -> Asking:
-    return (yield query)
 
 
 def _queries(source: dict[str, DataFrame], steps: Steps, recent: Steps) -> dict[str, DataFrame]:
@@ -106,7 +101,7 @@ def _fill(found: Series, rows: dict[str, list[Row]]) -> None:
         steps, (((row.outcome, row.code, row.reason or ""), row.at, row.number) for row in rows["errors"])
     )
     found.totals = {
-        (row.table, row.measure): (row["rows"], row.total) for row in rows.get("totals", ())
+        (row.table, row.measure): (row["rows"], row.total) for row in rows["totals"]
     }  # fmt: skip
     found.latency = _bands(recent, rows["latency"])
     for node in sorted({row.node for row in rows["by_node"]}):
@@ -120,11 +115,11 @@ def _coarse(begin: int, end: int) -> int:
     return max(HOUR, Steps(begin, end).size)
 
 
-def _by_minute(tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
+def _by_minute(fine: dict[str, DataFrame]) -> dict[str, DataFrame]:
     """
     The same columns as the tables have, but with `time` at the beginning of a minute.
     """
-    messages, exchanges = tables["minute_messages"], tables["minute_exchanges"]
+    messages, exchanges = fine["minute_messages"], fine["minute_exchanges"]
     minute = (F.col("time") - F.col("time") % (MINUTE * 1_000_000_000)).alias("time")
     one = F.lit(1).cast("long")
     delivered = messages.where(

@@ -58,7 +58,7 @@ def sessions(tables: Tables, series: Series) -> Section:
 
 def subscriptions(tables: Tables, series: Series) -> Asking:
     [counted], busiest = yield [
-        tables["edges"].agg(F.count("*").alias("number")), tables["edges"].limit(EDGES)
+        tables["edges"].rows.agg(F.count("*").alias("number")), tables["edges"].head(EDGES)
     ]  # fmt: skip
     number = counted.number
     drawn = charts.graph(busiest) if number <= EDGES else None
@@ -95,7 +95,7 @@ def subscriptions(tables: Tables, series: Series) -> Asking:
         "tables": [
             table(tables["edges"], edges, "Publishers and subscribers", most=50),
             table(
-                tables["publications"].where("unheard > 0"),
+                tables["publications"].rows.where("unheard > 0"),
                 publications,
                 "Publications without recipients",
                 weigh=("unheard", "publications without recipients"),
@@ -125,7 +125,7 @@ def stories(tables: Tables, series: Series) -> Asking:
         ("recipients", "copies", "number"),
         ("micros", "node took", "micros"),
     ]
-    rows = tables["stories"]
+    rows = tables["stories"].rows
     addresses = yield rows.select("about").distinct().orderBy("about").limit(10)
     told = [
         table(

@@ -9,11 +9,12 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from msgnode.mining.execution.gathering import Asking
+from msgnode.mining.execution.stored_table import StoredTable
 
 MAX_ROWS = 200  # rows of a table in the report
 MAX_CELL_CHARS = 160  # characters of a cell
 
-Tables = dict[str, DataFrame]
+Tables = dict[str, StoredTable]
 Section = dict[str, Any]
 Column = tuple[str, str, str]  # field, heading, kind
 PERCENTS: list[Column] = [
@@ -22,7 +23,7 @@ PERCENTS: list[Column] = [
 
 
 def table(
-    rows: DataFrame,
+    rows: StoredTable | DataFrame,
     columns: list[Column],
     title: str = "",
     note: str = "",
@@ -36,7 +37,7 @@ def table(
     `weigh` is a column and its noun: of a table that is cut, their sum in the rows that are not shown. If
     `rows` themselves were cut, `whole` is the number of all rows and their sum.
     """
-    found = yield rows.limit(most + 1)
+    found = yield rows.limit(most + 1) if isinstance(rows, DataFrame) else rows.head(most + 1)
     shown = found[:most]
     is_cut = len(found) > most or (whole is not None and whole[0] > len(shown))
     more = (yield from _not_shown(rows, shown, weigh, whole)) if is_cut else ""
@@ -50,12 +51,16 @@ def table(
 
 
 def _not_shown(
-    rows: DataFrame, shown: list[Row], weigh: tuple[str, str] | None, whole: tuple[int, int] | None
+    table: StoredTable | DataFrame,
+    shown: list[Row],
+    weigh: tuple[str, str] | None,
+    whole: tuple[int, int] | None,
 ) -> Asking:
     """
     How many rows are not shown, and their weight: `24 more rows, 20,076 messages, are not shown`.
     """
     if whole is None:
+        rows = table if isinstance(table, DataFrame) else table.rows
         sum_ = F.coalesce(F.sum(weigh[0]), F.lit(0)) if weigh else F.lit(0)
         [total] = yield rows.agg(F.count("*").alias("rows"), sum_.alias("sum"))
         whole = total["rows"], total["sum"]

@@ -15,7 +15,7 @@ def volume(tables: Tables, series: Series) -> Section:
         "chart": charts.stack(series.steps.labels(), series.types, "type"),
         "tables": [
             table(
-                charts.by(tables["volume"], "node", "connector", "outcome"),
+                charts.by(tables["volume"].rows, "node", "connector", "outcome"),
                 [
                     ("node", "node", "text"),
                     ("connector", "connector", "text"),
@@ -80,7 +80,7 @@ def domains(tables: Tables, series: Series) -> Section:
         "id": "domains",
         "title": "Domains",
         "text": "Messages between domains. 'node' is the node itself.",
-        "chart": charts.matrix(tables["matrix"]),
+        "chart": charts.matrix(tables["matrix"].rows),
         "tables": [table(tables["matrix"], columns, weigh=("messages", "messages"))],
     }
 
@@ -136,6 +136,6 @@ def sizes(tables: Tables, series: Series) -> Section:
         "id": "sizes",
         "title": "Sizes",
         "text": "The sizes of messages, by type.",
-        "chart": charts.sizes(tables["sizes"]),
+        "chart": charts.sizes(tables["sizes"].rows),
         "tables": [table(tables["sizes"], columns)],
     }

@@ -73,6 +73,16 @@ def folded(address: str) -> str:
     return f"{scheme.casefold()}://{user}{at}{host.casefold()}{rest[length:]}"
 
 
+_ALLOCATION = ("/address-allocation", "/hyperty-address-allocation", "/object-address-allocation")
+
+
+def is_allocation(address: str) -> bool:
+    """
+    Is it an address at which a node allocates addresses?
+    """
+    return address.endswith(_ALLOCATION) and folded(address).startswith("domain://msg-node.")
+
+
 ABOUT = (
     "registration",
     "addressAllocation",

@@ -45,6 +45,16 @@ def _shown(context: Context, place: int) -> Any:
     return (shown[place] or None) if shown else None
 
 
+def _reserved(context: Context, name: str) -> Any:
+    """
+    A value in a request for a reservation; None in any other message.
+    """
+    resource, value = context.body.get("resource"), context.body.get("value")
+    named = isinstance(resource, str) and (resource + "/").startswith("/reservation/")
+    is_request = named if resource is not None else context.to.endswith("/reservation")
+    return value.get(name) if is_request and isinstance(value, dict) else None
+
+
 TABLE: dict[str, Attribute] = {
     attribute.name: attribute
     for attribute in (
@@ -80,6 +90,14 @@ TABLE: dict[str, Attribute] = {
         Attribute(
             "sessionUser", "text", IDENTITY, lambda c: c.verified_user, "the verified identity's user name"
         ),
+        Attribute(
+            "account",
+            "text",
+            IDENTITY,
+            lambda c: c.account,
+            "the whole address of the verified identity's user",
+        ),
+        Attribute("pool", "text", BODY, lambda c: c.pool, "the pool that it asks for addresses of"),
         Attribute("scopes", "any", IDENTITY, lambda c: c.scopes, "what its token is good for"),
         Attribute("auth", "any", IDENTITY | BODY, _auth, "is the sender's token good?"),
         Attribute("resource", "any", BODY, lambda c: c.body.get("resource"), "`body.resource`"),
@@ -186,6 +204,21 @@ TABLE: dict[str, Attribute] = {
             RECORD,
             lambda c: frozenset() if c.record is None else frozenset(map(str.casefold, c.record.namespaces)),
             "the record's namespaces, if the node knows its definition",
+        ),
+        Attribute(
+            "reservation.up", "any", BODY, lambda c: _reserved(c, "up"), "bits per second to the relay"
+        ),
+        Attribute(
+            "reservation.down", "any", BODY, lambda c: _reserved(c, "down"), "bits per second from the relay"
+        ),
+        Attribute(
+            "reservation.seconds", "any", BODY, lambda c: _reserved(c, "seconds"), "for how many seconds"
+        ),
+        Attribute(
+            "reservation.session", "any", BODY, lambda c: _reserved(c, "session"), "the application session"
+        ),
+        Attribute(
+            "reservation.parties", "any", BODY, lambda c: _reserved(c, "parties"), "between which addresses"
         ),
         Attribute("time", "time", CLOCK, lambda c: c.moment.strftime("%H:%M:%S"), "local time, `HH:MM:SS`"),
         Attribute("date", "date", CLOCK, lambda c: c.moment.strftime("%Y-%m-%d"), "local date, `YYYY-MM-DD`"),

@@ -14,17 +14,20 @@ from msgnode.policy.decision import addresses
 from msgnode.policy.decision.attribute import HEADER, Attribute
 from msgnode.protocol.message import Message
 
+NO_POOLS: Mapping[str, str] = {}
 CLAIMED, VERIFIED = "claimed", "verified"
 
 
 class Identity(Struct, frozen=True):
     """
-    The authenticated sender: a user name such as `ann@example.org`, and the identity provider.
+    The authenticated sender: a user name such as `ann@example.org`, the identity provider, and the whole
+    address of the user.
     """
 
     user: str
     provider: str = ""
     scopes: tuple[str, ...] = ()
+    account: str = ""
 
 
 class Peer(Struct, frozen=True):
@@ -69,7 +72,7 @@ class Context:
     identity is taken from the body, else `verified`. `now` returns the local time. `topic` returns the owner
     of an address and the owner's user. `far` is the other node, if the message crosses between domains.
     `came_from` is the other node, at `out` too, if its domain says who the sender is.
-    `kind_of` returns what is known of the record with an id.
+    `kind_of` returns what is known of the record with an id. `pools` has the names of pools by their schemes.
     `consulted` is the sum of the sources of the attributes that were read
     (attribute.HEADER etc.).
     """
@@ -88,6 +91,7 @@ class Context:
         "now",
         "owned",
         "peer",
+        "pools",
         "rates",
         "recipients",
         "session",
@@ -129,6 +133,7 @@ class Context:
         far: Peer | None = None,
         kind_of: Callable[[str], RecordKind | None] = unknown_record,
         came_from: Peer | None = None,
+        pools: Mapping[str, str] = NO_POOLS,
     ) -> None:
         self.message = message
         self.direction = direction
@@ -148,6 +153,7 @@ class Context:
         self.rates = rates
         self.far = far
         self.kind_of = kind_of
+        self.pools = pools
         self.came_from = far if came_from is None and direction != "out" else came_from
         self.values: dict[str, Any] = {}
         self.consulted = HEADER
@@ -187,6 +193,7 @@ class Context:
             far=self.far,
             kind_of=self.kind_of,
             came_from=self.came_from,
+            pools=self.pools,
         )
         moved._body = self._body
         return moved
@@ -266,6 +273,26 @@ class Context:
         """
         topic = self.topic(self.to)
         return None if topic is None else topic[1] or None
+
+    @property
+    def pool(self) -> str | None:
+        """
+        The name of the pool that the message asks to lease addresses of.
+        """
+        if not self.pools or self.message.type.casefold() != "create":
+            return None
+        if not addresses.is_allocation(self.to):
+            return None
+        always = self.to.endswith("/hyperty-address-allocation")
+        scheme = "hyperty" if always else self.body.get("scheme") or "hyperty"
+        return self.pools.get(scheme) if isinstance(scheme, str) else None
+
+    @property
+    def account(self) -> str | None:
+        """
+        The whole address of the authenticated user.
+        """
+        return None if self.identity is None else self.identity.account or None
 
     @property
     def verified_user(self) -> str | None:

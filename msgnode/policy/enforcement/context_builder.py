@@ -4,12 +4,12 @@ The context of a decision: a message, and what the node has verified about its s
 The sender's own claims in the message are not part of the context; policies see them in the message.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from msgnode.config.schema import Config
 from msgnode.policy.decision.context import Context, Identity, Peer, RecordKind, unknown_record
-from msgnode.policy.enforcement.points import CONNECT, OUT, SUBSCRIBE
+from msgnode.policy.enforcement.points import CONNECT, IN, OUT, SUBSCRIBE
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.principal import Principal
@@ -32,6 +32,7 @@ class ContextBuilder:
     ) -> None:
         self.who = who
         self.kind_of: Callable[[str], RecordKind | None] = unknown_record
+        self.pools: Mapping[str, str] = {}  # the names of pools by their schemes
         self.domain = config.domain
         self._identity = config.identity
         self._policy = config.policy
@@ -56,7 +57,7 @@ class ContextBuilder:
         """
         proof = self.who(connection)
         if proof is not None:
-            return Identity(proof.username or proof.user, proof.idp, proof.scopes)
+            return Identity(proof.username or proof.user, proof.idp, proof.scopes, proof.user)
         sender: Identity | None = getattr(
             connection, "sender", None
         )  # verified by another node of the domain
@@ -65,7 +66,13 @@ class ContextBuilder:
         name, session = connection.identity, connection.session
         if not name and point is not CONNECT and session is not None and session.connection is connection:
             name = session.identity
-        return Identity(name) if name else None
+        return Identity(name, account=name) if name else None
+
+    def is_verified(self, message: Message) -> bool:
+        """
+        Has the node authenticated the sender of a message that it received?
+        """
+        return message.origin is not None and self.identity(IN, message.origin) is not None
 
     def context(self, point: str, message: Message, session: Session | None, count: int) -> Context:
         """
@@ -125,6 +132,7 @@ class ContextBuilder:
             far=far,
             came_from=came_from,
             kind_of=self.kind_of,
+            pools=self.pools,
         )
 
     def _topic(self, point: str, to: str, session: Session | None) -> tuple[str, str] | None:

@@ -39,6 +39,7 @@ KEYS = (
     "topicOwnerUser",
     "messageIdentity",
     "far",
+    "pools",
 )
 _DEFAULTS = {"id": 1, "type": "create", "from": "hyperty://example.org/1", "to": "hyperty://example.org/2"}
 
@@ -96,6 +97,7 @@ def context(vector: Any) -> Context:
         topic=_topic(vector),
         recipients=len(message.to) if isinstance(message.to, list) else 1,
         far=_far(vector),
+        pools=_pools(vector),
     )
 
 
@@ -104,6 +106,16 @@ def _text(vector: dict[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise InvalidValue(f"expected a text, found {shown(value)}", key)
     return value
+
+
+def _pools(vector: dict[str, Any]) -> dict[str, str]:
+    """
+    The names of pools by their schemes.
+    """
+    given = vector.get("pools", {})
+    if not isinstance(given, dict) or not all(isinstance(name, str) for name in given.values()):
+        raise InvalidValue(f"expected the names of pools by their schemes; found {shown(given)}", "pools")
+    return given
 
 
 def _far(vector: dict[str, Any]) -> Peer | None:
@@ -167,10 +179,17 @@ def _identity(value: Any) -> Identity | None:
         return Identity(value) if value else None
     if isinstance(value, dict) and isinstance(value.get("user"), str):
         provider, scopes = value.get("provider", ""), value.get("scopes", [])
-        if isinstance(provider, str) and isinstance(scopes, list) and all(isinstance(s, str) for s in scopes):
-            return Identity(value["user"], provider, tuple(scopes))
+        account = value.get("account", "")
+        if (
+            isinstance(provider, str)
+            and isinstance(account, str)
+            and isinstance(scopes, list)
+            and all(isinstance(s, str) for s in scopes)
+        ):
+            return Identity(value["user"], provider, tuple(scopes), account)
     raise InvalidValue(
-        f'expected a user name, or {{"user", "provider", "scopes"}}, found {shown(value)}', "identity"
+        f'expected a user name, or {{"user", "provider", "scopes", "account"}}, found {shown(value)}',
+        "identity",
     )
 
 

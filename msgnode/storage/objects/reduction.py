@@ -42,7 +42,7 @@ _decoder = msgspec.json.Decoder(ReducedObject)
 
 class Body(msgspec.Struct):
     """
-    What a reduction needs of the body of a message.
+    The body of a message, as far as a reduction needs it.
     """
 
     value: Any = None
@@ -54,7 +54,7 @@ class Body(msgspec.Struct):
 
 class KeptMessage(msgspec.Struct):
     """
-    What a reduction needs of a message.
+    A message, as far as a reduction needs it.
     """
 
     id: int | str

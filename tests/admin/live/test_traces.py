@@ -242,6 +242,19 @@ class TraceTests(TraceCase):
         self.assertIn("peer", self.order(peer="here").json()["description"])
         self.assertEqual([], list(self.net.live.traces))
 
+    def test_a_trace_leaves_the_rest_of_the_disk_to_messages(self) -> None:
+        """
+        While the disk is low a running trace ends with the reason, and no other one begins.
+        """
+        id = self.start(session=ANN)
+        self.node.watermark.free, self.node.watermark.low = 5, True
+        why = self.node.watermark.why
+
+        self.net.advance(2)
+
+        self.assertEqual(("ended", why), _state(self.ask("GET", f"traces/{id}").json()))
+        self.assertEqual(503, self.order(session=ANN).status)
+
     def test_roles(self) -> None:
         """
         A viewer may see that there are traces, and neither start one nor read it.

@@ -12,6 +12,7 @@ from msgnode.config.address_range import MAX_ADDRESSES, expand
 from msgnode.protocol.errors import Rejected
 from msgnode.structures.time_slices import ADDRESSES
 from tests.bus.responders.test_allocation import ALLOCATION, AllocationTests
+from tests.support.made_policies import rule, use
 
 
 class ExpandTests(SynchronousTestCase):
@@ -227,6 +228,50 @@ class LeaseTests(AllocationTests):
         self.assertEqual(3, len(self.lease(self.b, 3)))
 
 
+class LeaserTests(AllocationTests):
+    """
+    Pools for some clients.
+    """
+
+    def lease(self, clients: str, identity: str) -> int:
+        """
+        The code of the answer to a client with this identity, where the pool is for such clients.
+        """
+        self.restart(pools={"ims": {"scheme": "sip", "addresses": ["sip:guest@example.org"], "for": clients}})
+        self.a.identity = identity
+        return self.ask(self.a, {"scheme": "sip"})["code"]
+
+    def test_who_may_lease(self) -> None:
+        """
+        A pool is for anybody, for clients that the node has authenticated, or for the others.
+        """
+        for clients, guest, user in (("anybody", 200, 200), ("verified", 403, 200), ("unverified", 200, 403)):
+            self.assertEqual((guest, user), (self.lease(clients, ""), self.lease(clients, "ann@example.org")))
+
+    def test_refusal_names_the_pool(self) -> None:
+        """
+        The refusal says for whom the pool is, and the address stays free.
+        """
+        self.lease("verified", "")
+        answer = self.ask(self.a, {"scheme": "sip"})
+        self.assertEqual("the pool ims is for clients that the node has authenticated", answer["desc"])
+        self.assertFalse(self.node.allocation.is_leased("sip:guest@example.org"))
+
+    def test_policy_decides_by_pool_and_account(self) -> None:
+        """
+        A rule may name the pool, and whether the client has an account.
+        """
+        self.lease("anybody", "")
+        self.ask(self.a, {"resource": "sip:guest@example.org"}, type="delete")
+        both = {"pool": {"equals": "ims"}, "account": {"exists": True}}
+        use(self.node, rule("deny", both))
+        self.assertEqual(200, self.ask(self.a, {"scheme": "sip"})["code"])
+        self.a.identity = "ann@example.org"
+
+        self.assertEqual(403, self.ask(self.a, {"scheme": "sip"})["code"])
+        self.assertEqual(200, self.ask(self.a, {"scheme": "comm"})["code"])
+
+
 class Leases:
     """
     The leases of a domain of several nodes, which the test grants (PoolLeases).
@@ -307,6 +352,12 @@ class ClusterLeaseTests(AllocationTests):
         self.leases.granted.callback(["sip:guest1@example.org"])
         self.node.clock.pump([0] * 5)
 
-        self.node.allocation.lose("sip:guest1@example.org")
+        self.a.take()
+        self.node.allocation.lose("sip:guest1@example.org", "conflict")
 
         self.assertEqual([], self.heard("sip:guest1@example.org"))
+        [told] = self.a.take()
+        self.assertEqual(
+            ("delete", ALLOCATION, {"resource": "sip:guest1@example.org", "reason": "conflict"}),
+            (told["type"], told["from"], told["body"]),
+        )

@@ -464,7 +464,7 @@ class WrongTests(RestCase):
         document = HTTPClient(self.net).request("GET", "/message/openapi.json").json()
 
         self.assertEqual("3.1.0", document["openapi"])
-        self.assertEqual(["/message"], list(document["paths"]))
+        self.assertEqual(["/message", "/resource/{address}", "/events"], list(document["paths"]))
 
     def test_document_tells_of_tokens(self) -> None:
         """

@@ -427,7 +427,7 @@ def test_order_of_files(spark, tmp_path):
         "id", "if(id < 50, '', sha2(cast(id as string), 256)) as text"
     )
 
-    found = Output(several, str(tmp_path)).write_table(rows, "numbers")
+    found = Output(several, str(tmp_path)).write_tables({"numbers": rows})["numbers"].rows
 
     assert 2 == len(list((tmp_path / "_tables/numbers").glob("*.parquet")))
     assert [0, 1, 2] == [row.id for row in found.limit(3).collect()]

@@ -21,7 +21,7 @@ REFUSED = [
     ({"message": {"id": {}}}, "'id' must be an integer or a string, not an object"),
     ({"direction": "inn"}, "found 'inn', did you mean 'in'?"),
     ({"to": 1}, "expected a text, found 1"),
-    ({"identity": 1}, 'expected a user name, or {"user", "provider", "scopes"}, found 1'),
+    ({"identity": 1}, 'expected a user name, or {"user", "provider", "scopes", "account"}, found 1'),
     ({"identity": {"user": "ann", "scopes": [1]}}, "expected a user name, or "),
     ({"trust": {}}, "expected one of claimed, verified; found {}"),
     ({"messageIdentity": []}, TOKEN_STATE + "[]"),

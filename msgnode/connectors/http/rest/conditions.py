@@ -16,7 +16,7 @@ MAX_TAGS = 100  # in one field
 MAX_TAG_CHARS = 200
 MAX_FIELD_CHARS = 8192
 
-_TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")')
+_TAG = re.compile(r'[ \t,]*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,[ \t,]*|$)')
 _VERSION = re.compile(r"[\x21\x23-\x7e]+")  # the characters of an entity tag, but not those beyond ASCII
 _PREFERENCE = re.compile(r'\s*([A-Za-z-]+)\s*(?:=\s*"?([^";,]*)"?\s*)?(?:;[^,]*)?')
 
@@ -69,14 +69,14 @@ def _tags(request: Request, name: bytes) -> Tags:
         return None
     if given == "*":
         return ()
-    found = []
-    for part in given.split(","):
-        part = part.strip()
-        if part and _TAG.fullmatch(part) is None:
-            text = f'{name.decode()} has entity tags, such as "7", or is *; it is not {part!r}'
+    found, at = [], 0
+    while at < len(given):
+        tag = _TAG.match(given, at)
+        if tag is None:
+            text = f'{name.decode()} has entity tags, such as "7", or is *; it is not {given[at : at + 80]!r}'
             raise Rejected(text[:300])
-        if part:
-            found.append(part)
+        found.append(tag[1])
+        at = tag.end()
     if not 1 <= len(found) <= MAX_TAGS or len(given) > MAX_FIELD_CHARS:
         raise Rejected(f"{name.decode()} has 1 to {MAX_TAGS} entity tags in {MAX_FIELD_CHARS} characters")
     return tuple(found)

@@ -23,7 +23,7 @@ from msgnode.transport.cork import Cork
 
 HEARTBEAT_SECONDS = 15.0  # without an event, until a comment keeps proxies from closing the stream
 RETRY_MILLISECONDS = 2000
-NEVER_MILLISECONDS = 86_400_000  # a browser cannot be told to stay away
+NEVER_MILLISECONDS = 86_400_000  # there is no value that keeps a browser away
 TRIM_MESSAGES = 64  # after which the oldest messages count as received
 
 _SESSION = b'"%s"' % SESSION.encode()
@@ -105,7 +105,7 @@ class EventStream:
 
     def gone(self) -> None:
         """
-        The client is gone, or was told that the stream is over.
+        The client is gone, or was notified that the stream is over.
         """
         if not self.is_over:
             self.is_over = True

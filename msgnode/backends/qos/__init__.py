@@ -1,0 +1,3 @@
+"""
+The embedded QoS broker: reservations of relay bandwidth, in front of coturn.
+"""

@@ -1,0 +1,119 @@
+"""
+coturn, as the embedded QoS broker uses it: time-limited credentials for its clients, and its command line,
+which lists and cancels relayed sessions.
+"""
+
+import hmac
+import re
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from twisted.internet.defer import Deferred
+from twisted.internet.endpoints import clientFromString
+from twisted.internet.interfaces import ITCPTransport
+from twisted.internet.protocol import Factory, Protocol
+from twisted.python.failure import Failure
+
+from msgnode.protocol.errors import Rejected
+
+DEADLINE_SECONDS = 5.0
+MAX_OUTPUT_BYTES = 4 * 1024 * 1024
+_SESSION = re.compile(rb"id=(\d+), user <([^>]*)>")
+_PASSWORD, _PROMPT = b"Enter password:", b"> "
+
+
+class RelaySession(NamedTuple):
+    """
+    An allocation at coturn, and the user name with which it was made.
+    """
+
+    id: str
+    user: str
+
+
+def credentials(secret: str, id: str, until: int) -> tuple[str, str]:
+    """
+    User name and password of coturn's REST mechanism (`use-auth-secret`), valid until then.
+    """
+    user = f"{until}:{id}"
+    return user, b64encode(hmac.digest(secret.encode(), user.encode(), "sha1")).decode()
+
+
+class CommandLine(Protocol):
+    """
+    A connection to coturn's command line that runs some commands and ends. `over` fires with their output.
+    """
+
+    def __init__(self, password: str, commands: list[str]) -> None:
+        self.over: Deferred[bytes] = Deferred(self._cancelled)
+        self._waiting = [(_PASSWORD, password)] + [(_PROMPT, command) for command in [*commands, "quit"]]
+        self._output = bytearray()
+        self._seen = 0
+
+    def dataReceived(self, data: bytes) -> None:
+        self._output += data
+        if len(self._output) > MAX_OUTPUT_BYTES:
+            self._abort()
+            return
+        while self._waiting:
+            awaited, answer = self._waiting[0]
+            found = self._output.find(awaited, self._seen)
+            if found < 0:
+                return
+            self._seen = found + len(awaited)
+            del self._waiting[0]
+            assert self.transport is not None
+            self.transport.write(answer.encode() + b"\n")
+
+    def connectionLost(self, reason: Failure | None = None) -> None:
+        over, self.over = self.over, Deferred()
+        if self._waiting:
+            over.errback(Rejected("the TURN server does not answer properly", 502, "back-end"))
+        else:
+            over.callback(bytes(self._output))
+
+    def _cancelled(self, over: Deferred[bytes]) -> None:
+        self._abort()
+
+    def _abort(self) -> None:
+        assert ITCPTransport.providedBy(self.transport)
+        self.transport.abortConnection()
+
+
+class Coturn:
+    """
+    The command line of coturn at an endpoint such as `127.0.0.1:5766`. `password` is read for each call.
+    """
+
+    def __init__(self, where: str, password: Callable[[], str], reactor: Any) -> None:
+        host, _, port = where.rpartition(":")
+        self._endpoint = clientFromString(reactor, f"tcp:{host}:{port}:timeout={DEADLINE_SECONDS:.0f}")
+        self._password = password
+        self._reactor = reactor
+
+    async def sessions(self, text: str) -> list[RelaySession]:
+        """
+        The sessions whose user name contains the text.
+        """
+        found = _SESSION.findall(await self._run([f"psp {text}"]))
+        return [RelaySession(id.decode(), user.decode("utf-8", "replace")) for id, user in found]
+
+    async def cancel(self, sessions: list[RelaySession]) -> None:
+        """
+        Ends these sessions: coturn relays nothing more for them.
+        """
+        if sessions:
+            await self._run([f"cs {session.id}" for session in sessions])
+
+    async def _run(self, commands: list[str]) -> bytes:
+        factory = Factory.forProtocol(lambda: CommandLine(self._password(), commands))  # type: ignore[arg-type]
+        try:
+            connection = await self._endpoint.connect(factory)
+            connection.over.addTimeout(DEADLINE_SECONDS, self._reactor)
+            output: bytes = await connection.over
+        except Rejected:
+            raise
+        except Exception as why:
+            raise Rejected(f"Error contacting the TURN server: {why}"[:200], 504, "back-end") from None
+        return output

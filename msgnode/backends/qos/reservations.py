@@ -1,0 +1,272 @@
+"""
+The reservations of a node: what is granted of the relay's capacity, until when, and to whom.
+
+A reservation that has ended is taken off the relay: its sessions there are cancelled, as long as its
+credentials would open new ones.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Protocol
+
+import msgspec
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from msgnode.backends.qos.coturn import RelaySession
+from msgnode.backends.qos.reservation import Reservation, Wanted
+from msgnode.config.sections import QoSOptions
+from msgnode.protocol.errors import Rejected
+from msgnode.sessions.session import Session
+from msgnode.storage.keyed_journal import KeyedJournal
+
+log = Logger()
+
+FILE = "reservations.jsonl"
+SWEEP_SECONDS = 5.0  # between two looks for sessions of reservations that have ended
+PREFIX = "msgnode-"
+
+
+class Relay(Protocol):
+    """
+    The relay, as reservations need it (Coturn).
+    """
+
+    async def sessions(self, text: str) -> list[RelaySession]: ...
+    async def cancel(self, sessions: list[RelaySession]) -> None: ...
+
+
+class Conflict(Rejected):
+    """
+    A refusal because capacity is spent. `left` has the bits per second that are left.
+    """
+
+    def __init__(self, text: str, left: dict[str, int]) -> None:
+        super().__init__(text, 409, "limit")
+        self.left = left
+
+    def body(self) -> dict[str, Any]:
+        return {**super().body(), "left": self.left}
+
+
+class Reservations(Service):
+    """
+    The reservations by id. `find` finds a session by its runtimeURL; `wall` is the time of day.
+    """
+
+    def __init__(
+        self,
+        options: QoSOptions,
+        relay: Relay,
+        find: Callable[[str], Session | None],
+        clock: IReactorTime,
+        wall: Callable[[], float],
+        state: Path | None = None,
+        run: Callable[..., Deferred[Any]] = maybeDeferred,
+    ) -> None:
+        self.failures = 0  # of the relay's command line
+        self._options = options
+        self._relay = relay
+        self._find = find
+        self._clock = clock
+        self._wall = wall
+        self._journal = KeyedJournal(state / FILE if state is not None else None, run)
+        self._granted: dict[str, Reservation] = {}
+        self._timers: dict[str, IDelayedCall] = {}
+        self._over: dict[str, int] = {}  # until when the credentials of ended ones would be valid
+        self._sweeping = LoopingCall(self._sweep)
+        self._sweeping.clock = clock
+
+    def __len__(self) -> int:
+        return len(self._granted)
+
+    def __iter__(self) -> Iterator[Reservation]:
+        return iter(self._granted.values())
+
+    # -- service -------------------------------------------------------------------
+
+    def startService(self) -> None:
+        """
+        Goes on with the reservations of before a restart whose sessions are still here.
+        """
+        super().startService()
+        for id, value in self._journal.read().items():
+            found = msgspec.convert(value, Reservation)
+            session = self._find(found.runtime)
+            self._granted[id] = found
+            if session is None or not found.belongs_to(session) or found.until <= self._wall():
+                self._end(found)
+            else:
+                self._set_timer(found)
+        self._sweeping.start(SWEEP_SECONDS, now=False)
+
+    def stopService(self) -> Deferred[None]:
+        super().stopService()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._sweeping.running:
+            self._sweeping.stop()
+        return self._journal.written().addErrback(lambda why: None)  # the journal has logged it
+
+    def now(self) -> float:
+        return self._wall()
+
+    # -- capacity ------------------------------------------------------------------
+
+    def capacity(self) -> dict[str, int]:
+        return {"up": self._options.capacity_up, "down": self._options.capacity_down}
+
+    def left(self, but: str = "") -> dict[str, int]:
+        """
+        The bits per second that are not granted, without those of one reservation.
+        """
+        rest = self.capacity()
+        for each in self._granted.values():
+            if each.id != but:
+                rest["up"] -= each.up
+                rest["down"] -= each.down
+        return {name: max(bits, 0) for name, bits in rest.items()}
+
+    def _check(self, wanted: Wanted, session: Session, but: str = "") -> None:
+        left = self.left(but)
+        if wanted.up > left["up"] or wanted.down > left["down"]:
+            text = f"{left['up']} bit/s up and {left['down']} bit/s down are left"
+            raise Conflict(f"the relay has not enough capacity: {text}", left)
+        options = self._options
+        if wanted.seconds > options.max_reservation_seconds:
+            text = f"'value.seconds' must be at most {options.max_reservation_seconds:.0f}"
+            raise Rejected(text, 400, "limit")
+        if but:
+            return
+        if len(self._granted) >= options.max_reservations:
+            raise Rejected("there are as many reservations as this node keeps; try again later", 503, "limit")
+        if sum(1 for _ in self.of(session)) >= options.max_reservations_per_session:
+            most = options.max_reservations_per_session
+            raise Rejected(f"a session has at most {most} reservations", 429, "limit")
+
+    # -- reservations --------------------------------------------------------------
+
+    def of(self, session: Session) -> Iterator[Reservation]:
+        return (each for each in self._granted.values() if each.belongs_to(session))
+
+    def get(self, id: str, session: Session) -> Reservation:
+        """
+        A reservation of this session, or of which it is a party. Rejected (404) if it is neither.
+        """
+        found = self._granted.get(id)
+        if found is None or not (found.belongs_to(session) or self.is_party(found, session)):
+            raise Rejected(f"there is no reservation {id!r}"[:200], 404)
+        return found
+
+    @staticmethod
+    def is_party(found: Reservation, session: Session) -> bool:
+        return bool({session.identity, session.runtime} & set(found.parties) - {""})
+
+    async def create(
+        self, session: Session, wanted: Wanted, application: str, parties: list[str]
+    ) -> Reservation:
+        self._check(wanted, session)
+        made = Reservation(
+            id=f"{PREFIX}{token_hex(8)}",
+            runtime=session.runtime,
+            user=session.identity,
+            token=session.token_hash.hex(),
+            session=application,
+            parties=parties,
+            up=wanted.up,
+            down=wanted.down,
+            until=int(self._wall() + wanted.seconds),
+        )
+        await self._put(made)
+        return made
+
+    async def update(self, found: Reservation, session: Session, wanted: Wanted) -> Reservation:
+        self._check(wanted, session, found.id)
+        until = int(self._wall() + wanted.seconds)
+        changed = msgspec.structs.replace(found, up=wanted.up, down=wanted.down, until=until)
+        await self._put(changed)
+        return changed
+
+    async def _put(self, made: Reservation) -> None:
+        before = self._granted.get(made.id)
+        self._granted[made.id] = made  # at once, so that others see it in `left`
+        self._set_timer(made)
+        try:
+            await self._journal.put(made.id, msgspec.to_builtins(made))
+        except Rejected:
+            if before is None:
+                self._end(made)
+            else:
+                self._granted[made.id] = before
+                self._set_timer(before)
+            raise
+
+    def _set_timer(self, made: Reservation) -> None:
+        timer = self._timers.pop(made.id, None)
+        if timer is not None:
+            timer.cancel()
+        self._timers[made.id] = self._clock.callLater(max(made.until - self._wall(), 0), self._end, made)
+
+    async def delete(self, found: Reservation) -> None:
+        """
+        Ends a reservation, and its sessions at the relay.
+        """
+        await self._end(found)
+
+    def ended(self, session: Session) -> None:
+        """
+        Ends the reservations of a session that has ended.
+        """
+        for each in [each for each in self._granted.values() if each.runtime == session.runtime]:
+            self._end(each)
+
+    def _end(self, made: Reservation) -> Deferred[None]:
+        self._granted.pop(made.id, None)
+        timer = self._timers.pop(made.id, None)
+        if timer is not None and timer.active():
+            timer.cancel()
+        self._over[made.id] = max(made.until, int(self._wall()))
+        self._journal.remove(made.id).addErrback(lambda why: None)  # the journal has logged it
+        return self._cut(made.id)
+
+    # -- the relay -----------------------------------------------------------------
+
+    def _cut(self, id: str) -> Deferred[None]:
+        done = Deferred.fromCoroutine(self._cancel(id))
+        return done.addErrback(self._failed)
+
+    async def _cancel(self, id: str) -> None:
+        of_it = [each for each in await self._relay.sessions(id) if each.user.endswith(f":{id}")]
+        await self._relay.cancel(of_it)
+        self.failures = 0
+
+    def _failed(self, why: Any) -> None:
+        self.failures += 1
+        if self.failures == 1:
+            log.error(
+                "the sessions of a reservation at the TURN server cannot be ended: {why}",
+                why=why.getErrorMessage(),
+            )
+
+    def _sweep(self) -> Deferred[None]:
+        """
+        Cancels what was relayed again with the credentials of a reservation that has ended.
+        """
+        return Deferred.fromCoroutine(self._sweep_all()).addErrback(self._failed)
+
+    async def _sweep_all(self) -> None:
+        if not self._over:
+            return
+        now = self._wall()
+        found = await self._relay.sessions(PREFIX)
+        strays = [each for each in found if each.user.rpartition(":")[2] in self._over]
+        await self._relay.cancel(strays)
+        self.failures = 0
+        known = {each.user.rpartition(":")[2] for each in strays}
+        for id in [id for id, until in self._over.items() if until < now and id not in known]:
+            del self._over[id]

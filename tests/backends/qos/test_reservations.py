@@ -1,0 +1,297 @@
+"""
+Reservations of relay bandwidth at the embedded QoS broker, by messages.
+"""
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from msgnode.backends.qos.coturn import CommandLine, RelaySession, credentials
+from msgnode.backends.qos.reservations import SWEEP_SECONDS
+from tests.support.fakes import Client, MemoryNode, directory
+from tests.support.world import World
+
+QOS = "domain://qos-broker.example.org/reservation"
+ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
+OPTIONS = {
+    "url": "embedded",
+    "turn_urls": ["turn:turn.example.org:3478"],
+    "turn_secret": "s3cret",
+    "capacity_up": 1000,
+    "capacity_down": 2000,
+}
+WANTED = {"session": "comm://example.org/call", "parties": [ANN, BOB], "up": 600, "down": 600, "seconds": 60}
+
+
+class ReservationCase(SynchronousTestCase):
+    """
+    A node with the embedded broker, its relay in memory, and a client.
+    """
+
+    def setUp(self) -> None:
+        self.node = self.make_node()
+        self.client = self.node.client(ANN)
+
+    def make_node(self, state: str = "none", **options: Any) -> MemoryNode:
+        node = MemoryNode(world=World, qos={**OPTIONS, **options}, state=state)
+        self.relay, self.reservations = node.world.relay, node.world.reservations
+        self.reservations.startService()
+        return node
+
+    def ask(
+        self,
+        type: str,
+        value: Any = None,
+        resource: str | None = None,
+        client: Client | None = None,
+        to: str = QOS,
+    ) -> dict[str, Any]:
+        body = {"value": value} if resource is None else {"value": value, "resource": resource}
+        return (client or self.client).ask(type=type, to=to, body=body)["body"]
+
+    def reserve(self, client: Client | None = None, **value: Any) -> dict[str, Any]:
+        body = self.ask("create", {**WANTED, **value}, client=client)
+        self.assertEqual(200, body["code"], body)
+        return body["value"]
+
+    def use(self, made: dict[str, Any]) -> None:
+        """
+        Somebody relays with the credentials.
+        """
+        self.relay.held.append(RelaySession(str(len(self.relay.held)), made["iceServers"][0]["username"]))
+
+
+class ReservationTests(ReservationCase):
+    """
+    From the request to the end.
+    """
+
+    def test_granted_with_credentials(self) -> None:
+        """
+        A reservation is answered with what is granted, an id, and credentials of coturn that end with it.
+        """
+        made = self.reserve()
+
+        until = int(self.node.wall()) + 60
+        user, password = credentials("s3cret", made["id"], until)
+        server = {"urls": ["turn:turn.example.org:3478"], "username": user, "credential": password}
+        self.assertEqual(f"{until}:{made['id']}", user)
+        self.assertEqual(
+            {
+                "id": made["id"],
+                "session": "comm://example.org/call",
+                "parties": [ANN, BOB],
+                "up": 600,
+                "down": 600,
+                "expires": until,
+                "iceServers": [server],
+                "iceTransportPolicy": "relay",
+            },
+            made,
+        )
+
+    def test_spent_capacity_is_409_with_what_is_left(self) -> None:
+        """
+        More than is left is 409, with what is left; a deleted reservation gives it back.
+        """
+        made = self.reserve()
+
+        body = self.ask("create", WANTED)
+        self.assertEqual((409, {"up": 400, "down": 1400}), (body["code"], body["left"]))
+        self.assertEqual(200, self.ask("delete", resource=f"/reservation/{made['id']}")["code"])
+        self.reserve()
+
+    def test_inquiry(self) -> None:
+        """
+        A read without an id has the capacity, what is left, and the session's own reservations.
+        """
+        made = self.reserve()
+        bob = self.node.client(BOB)
+
+        value = self.ask("read")["value"]
+        self.assertEqual(
+            ({"up": 1000, "down": 2000}, {"up": 400, "down": 1400}), (value["capacity"], value["left"])
+        )
+        self.assertEqual([made["id"]], [one["id"] for one in value["reservations"]])
+        self.assertEqual([], self.ask("read", client=bob)["value"]["reservations"])
+
+    def test_parties_read_and_only_the_owner_changes(self) -> None:
+        """
+        A party reads the reservation with its credentials; only its own session changes it; others do not see
+        it.
+        """
+        made = self.reserve()
+        bob, eve = self.node.client(BOB), self.node.client("runtime://example.org/eve")
+
+        self.assertEqual(made, self.ask("read", {"id": made["id"]}, client=bob)["value"])
+        for kind in ("update", "delete"):
+            self.assertEqual(403, self.ask(kind, {"id": made["id"]}, client=bob)["code"])
+            self.assertEqual(404, self.ask(kind, {"id": made["id"]}, client=eve)["code"])
+        self.assertEqual(404, self.ask("read", {"id": made["id"]}, client=eve)["code"])
+
+    def test_changed_while_it_runs(self) -> None:
+        """
+        An update changes the amount within what is left, and the time, and leaves the rest.
+        """
+        made = self.reserve()
+        changed = self.ask("update", {"id": made["id"], "up": 1000, "seconds": 120})["value"]
+
+        self.assertEqual(
+            (1000, 600, made["expires"] + 60), (changed["up"], changed["down"], changed["expires"])
+        )
+        self.assertEqual(409, self.ask("update", {"id": made["id"], "up": 1001})["code"])
+        self.node.clock.advance(61)
+        self.assertEqual(1, len(self.reservations))
+
+    def test_ends_with_its_time_its_session_or_a_delete(self) -> None:
+        """
+        At its end what it relays is cancelled, whatever ended it.
+        """
+
+        def expire(made: dict[str, Any]) -> None:
+            self.node.clock.advance(60)
+
+        def delete(made: dict[str, Any]) -> None:
+            self.ask("delete", {"id": made["id"]})
+
+        def close(made: dict[str, Any]) -> None:
+            self.node.sessions.end(self.client.session, "closed")
+
+        other = RelaySession("9", "1800000000:msgnode-of-another")
+        for end in (expire, delete, close):
+            self.relay.held = [other]
+            made = self.reserve()
+            self.use(made)
+            end(made)
+            self.assertEqual(([other], 0), (self.relay.held, len(self.reservations)), end)
+
+    def test_credentials_of_an_ended_reservation_open_nothing_for_long(self) -> None:
+        """
+        What is relayed again with the credentials of a deleted reservation is cancelled at the next look.
+        """
+        made = self.reserve()
+        self.ask("delete", {"id": made["id"]})
+        self.use(made)
+        self.node.clock.advance(SWEEP_SECONDS)
+
+        self.assertEqual([], self.relay.held)
+
+    def test_relay_that_cannot_be_told_is_told_again(self) -> None:
+        """
+        While the relay's command line does not answer the end is tried again, and the log says so once.
+        """
+        made = self.reserve()
+        self.use(made)
+        self.relay.refuses = True
+        self.assertEqual(200, self.ask("delete", {"id": made["id"]})["code"])
+        self.node.clock.advance(SWEEP_SECONDS)
+        self.relay.refuses = False
+        self.node.clock.advance(SWEEP_SECONDS)
+
+        self.assertEqual([], self.relay.held)
+
+    def test_limits(self) -> None:
+        """
+        There are limits of the time, of the reservations of a session, and of all.
+        """
+        self.node.config.qos.max_reservations_per_session = 1
+        self.node.config.qos.max_reservations = 2
+        self.assertEqual(400, self.ask("create", {**WANTED, "seconds": 1e6})["code"])
+        small = {"up": 1, "down": 1}
+        self.reserve(**small)
+        self.assertEqual(429, self.ask("create", {**WANTED, **small})["code"])
+        self.reserve(client=self.node.client(BOB), **small)
+        eve = self.node.client("runtime://example.org/eve")
+        self.assertEqual(503, self.ask("create", {**WANTED, **small}, client=eve)["code"])
+
+    def test_bad_requests_are_refused_in_words(self) -> None:
+        """
+        A bad request names what is wrong, and reserves nothing.
+        """
+        for change, name in (
+            ({"up": -1}, "value.up"),
+            ({"up": 1.5}, "value.up"),
+            ({"up": True}, "value.up"),
+            ({"down": "1"}, "value.down"),
+            ({"down": 10**18}, "value.down"),
+            ({"seconds": 0}, "value.seconds"),
+            ({"seconds": None}, "value.seconds"),
+            ({"up": 0, "down": 0}, "value.up"),
+            ({"session": ""}, "value.session"),
+            ({"parties": []}, "value.parties"),
+            ({"parties": [5]}, "value.parties"),
+        ):
+            body = self.ask("create", {**WANTED, **change})
+            self.assertEqual(400, body["code"], change)
+            self.assertIn(f"'{name}'", body["desc"])
+        self.assertEqual(400, self.ask("create", "x")["code"])
+        self.assertEqual(501, self.ask("execute", {})["code"])
+        self.assertEqual(501, self.ask("create", WANTED, resource="/turn")["code"])
+        self.assertEqual(404, self.ask("delete", {"id": "x"})["code"])
+        self.assertEqual(0, len(self.reservations))
+
+    def test_restart(self) -> None:
+        """
+        A reservation outlives a restart if its session does, and ends at its time; others are taken off the
+        relay.
+        """
+        state = str(directory(self))
+        self.node = self.make_node(state)
+        self.client, bob = self.node.client(ANN), self.node.client(BOB)
+        kept, lost = self.reserve(up=100), self.reserve(client=bob, up=100)
+        hashes = self.client.session.token_hash
+        self.reservations.stopService()
+        node = MemoryNode(world=World, qos=OPTIONS, state=state)
+        node.client(ANN).session.token_hash = hashes
+        self.relay, self.reservations = node.world.relay, node.world.reservations
+        self.use(kept)
+        self.use(lost)
+        self.reservations.startService()
+
+        self.assertEqual([kept["iceServers"][0]["username"]], [one.user for one in self.relay.held])
+        node.clock.advance(60)
+        self.assertEqual(([], 0), (self.relay.held, len(self.reservations)))
+
+    def test_public_broker_has_none(self) -> None:
+        """
+        With a broker of the public API a reservation is 501, in words.
+        """
+        node = MemoryNode(world=World, qos={"url": "http://qos.example.org:8181", "csp": "example"})
+        body = node.client(ANN).ask(type="create", to=QOS, body={"value": WANTED})["body"]
+
+        self.assertEqual(501, body["code"])
+        self.assertIn("has no reservations", body["desc"])
+
+
+class CommandLineTests(SynchronousTestCase):
+    """
+    The protocol of coturn's command line.
+    """
+
+    def run_with(self, *pieces: bytes) -> tuple[Any, bytes]:
+        from twisted.internet.testing import StringTransport
+
+        line, transport = CommandLine("pw", ["psp x"]), StringTransport()
+        over = line.over
+        line.makeConnection(transport)
+        for piece in pieces:
+            line.dataReceived(piece)
+        line.connectionLost()
+        return over, transport.value()
+
+    def test_password_command_quit(self) -> None:
+        """
+        It gives the password, the command at the prompt, and quits; pieces may be cut anywhere.
+        """
+        over, written = self.run_with(b"hello\nEnter pass", b"word: \r\n", b"> ", b"1) id=7, user <1:a>\n> ")
+
+        self.assertEqual(b"pw\npsp x\nquit\n", written)
+        self.assertIn(b"id=7", self.successResultOf(over))
+
+    def test_wrong_password(self) -> None:
+        """
+        A connection that ends before the command has run is a failure.
+        """
+        over, _ = self.run_with(b"Enter password: ", b"Enter password: ")
+
+        self.assertEqual(502, self.failureResultOf(over).value.code)
