@@ -1,7 +1,8 @@
 """
 Planning for small logs: the rules of Spark's optimizer that cost more time than they save there.
 
-The remaining ones move filters and columns to the files. Rules that a plan needs to be right cannot be left out.
+The remaining ones move filters and columns to the files. Rules that a plan needs to be right cannot be left
+out.
 """
 
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer."
