@@ -74,7 +74,7 @@ class Operations:
         self.live = Live(node, facts, clock, run, facts.wall)
         self._top = Top(self.inspector)
         self.inspector.rates = self._top.rates
-        audited = Audited(self.audit)
+        self.audited = audited = Audited(self.audit)
         self._bans = BanActions(self.inspector, audited, None if state is None else state / BANS)
         self._sessions = SessionActions(self.inspector, audited, self._bans)
         self._node = NodeActions(self.inspector, audited, policies)
