@@ -70,10 +70,13 @@ def _status(found: dict[str, Any]) -> Iterator[str]:
     yield f"limits     {', '.join(used) or 'less than 1 % of each is used'}"
     for each in found["listeners"]:
         ends = f", certificate ends in {left(each['cert_not_after'])}" if each["tls"] else ""
-        yield f"listener   {each['kind']:7} {printable(each['where'])}{ends}"
+        open_ = "" if each["connections"] is None else f", {count(each['connections'], 'connection')}"
+        yield f"listener   {each['kind']:7} {printable(each['where'])}{open_}{ends}"
     for each in found["back_ends"]:
         calls = ", ".join(f"{number:,} {outcome}" for outcome, number in each["by_outcome"].items())
-        yield f"back end   {printable(each['name'])}: circuit {each['state']}{f'; {calls}' if calls else ''}"
+        p99 = "" if each["p99"] is None else f", 99 % within {duration(each['p99'])}"
+        head = f"back end   {printable(each['name'])}: circuit {each['state']}"
+        yield f"{head}{f'; {calls}' if calls else ''}{p99}"
     reload = found["last_reload"]
     yield f"config     {printable(found['config_file']) or 'no file'}, revision {found['config_revision']}"
     if reload:
@@ -95,7 +98,7 @@ def session(view: View, runtime: str, addresses: bool) -> None:
     view.show(lambda found: _session(view, found, addresses), "sessions", runtime)
 
 
-TIMES = {"since", "opened_at", "last_in"}
+TIMES = {"since", "opened_at", "last_in", "last_out"}
 ENDS = {"expires_at", "token_expires_at"}
 
 
@@ -129,6 +132,10 @@ def _session(view: View, found: dict[str, Any], with_addresses: bool) -> Iterato
         yield from ["", *view.table(found["addresses"], columns)]
         if found["more_addresses"]:
             yield f"and {found['more_addresses']:,} more"
+    for word in found["policy"]:
+        text = word["effect"] + (f" by {word['rule']}" if word["rule"] else "")
+        what = f"{word['type']} to {word['to']}: {text}, {'passes' if word['passes'] else 'refused'}"
+        yield f"{'policy ' + word['point']:18} {printable(what)}"
     if found["refusals"]:
         yield from ["", "last refusals:"]
         for refusal in found["refusals"]:
