@@ -45,6 +45,14 @@ class Inspector:
         self.clock = clock
         self.process = ProcessFigures()
         self.walks = 0
+        self._began = clock.seconds()
+
+    @property
+    def uptime(self) -> float:
+        """
+        Seconds since the start, whatever happened to the wall clock.
+        """
+        return self.clock.seconds() - self._began
 
     def wall_of(self, at: float) -> float:
         """

@@ -158,6 +158,18 @@ class RefusalTests(AdminCommandCase):
         for what in ("4711", A):
             self.assertShows(("403 not-your-address", "update 4711", "session.from_check"), "why", what)
         self.assertIn("nothing of 4712", self.run_("why", "4712", exit_code=1).stderr)
+        self.assertShows(("403 not-your-address", "update 4711", "session.from_check"), "refusals")
+        self.assertIn("no such message", self.run_("refusals", "--code", "404").stderr)
+
+    def test_every_refused_message_is_found_not_only_the_first_of_its_kind(self) -> None:
+        """
+        Equal ones within a second are one entry.
+        """
+        for id in (4711, 4712):
+            self.device.send(dumps({"id": id, "type": "update", "from": f"{B}/x", "to": f"{B}/y"}))
+
+        self.assertEqual(2, self.get("refusals?id=4712")["refusals"][0]["count"])
+        self.assertShows(("(2 times)", "not-your-address"), "why", "4712")
 
 
 class NodeTests(AdminCommandCase):
