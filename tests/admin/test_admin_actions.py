@@ -416,8 +416,8 @@ class BanTests(AdminCase):
 
     def test_a_ban_holds_though_the_disk_takes_nothing(self) -> None:
         """
-        Neither its line in the audit log nor the file of bans can be written: the answer says so, and the lines
-        are counted.
+        Neither its line in the audit log nor the file of bans can be written: the answer says so, and the
+        lines are counted.
         """
         (self.state / "audit").write_text("a file in the place of the directory")
         (self.state / "bans.json").mkdir()

@@ -179,11 +179,11 @@ def _read_trace(client: AdminClient, id: str, reason: str, use: Callable[[bytes]
         while not is_over:
             try:
                 is_over = client.get("traces", id)["state"] != "running"
-                time.sleep(POLL_SECONDS)
+                client.pause(POLL_SECONDS)
             except KeyboardInterrupt:
                 interrupted = True
                 do(client, "traces", id, "stop", reason=reason)
-                time.sleep(2 * POLL_SECONDS)  # until the last lines are in the file
+                client.pause(2 * POLL_SECONDS)  # until the last lines are in the file
                 is_over = True
             while data := client.raw("traces", id, "lines", query=[("from", str(at))]):
                 use(data)

@@ -2,6 +2,7 @@
 The questions of an operator: each test makes the trouble, and finds it by the API and by `msgnode admin`.
 """
 
+import json
 import time
 from types import SimpleNamespace
 
@@ -236,6 +237,27 @@ class NodeTests(AdminCommandCase):
         [path] = (self.state / "audit").iterdir()
         path.write_text(path.read_text().replace(A, C))
         self.assertShows(("line 1: was changed",), "audit", "--verify", *state, exit_code=1)
+
+    def test_what_does_one_session_send_and_get_now(self) -> None:
+        """
+        `trace`, on the screen or into a file, which a path that cannot be written leaves unbegun.
+        """
+        out = self.state / "lines.jsonl"
+        out.write_text("of before")
+        words = ("trace", "--session", A, "--reason", REASON)
+        self.net.clock.callLater(0.2, self.device.send, update())
+
+        self.assertShows(("type=update", "outcome=delivered"), *words, exit_code=130)  # Ctrl-C
+        for _ in range(2):
+            self.net.clock.callLater(0.2, self.device.send, update())
+        self.http.pauses.clear()
+        self.shown(*words, "--max", "2", "--out", str(out))
+        steps = [json.loads(line)["step"] for line in out.read_text().splitlines()]
+        self.assertEqual(["handed-over", "outcome"], steps)
+        lines = len(self.audit())
+        wrong = self.run_(*words, "--out", str(self.state / "none" / "x"), exit_code=2)
+        self.assertIn("No such file or directory", wrong.stderr)
+        self.assertEqual(([], lines), (self.get("traces")["traces"], len(self.audit())))
 
     def test_what_would_become_of_a_message(self) -> None:
         """
