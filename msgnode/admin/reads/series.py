@@ -103,7 +103,7 @@ class _Ring:
         self.values = {name: array("d", [NOTHING]) * points for name in NAMES}
 
     def put(self, number: int, values: dict[str, float]) -> None:
-        # What lies between has no points: no figure was taken then, or the clock was set back before it.
+        # No figure was taken between, or the clock was set back before it.
         low, high = sorted((self.last, number)) if self.last else (number, number)
         for gap in range(max(low + 1, high - self.points), high + (number < self.last)):
             for ring in self.values.values():
