@@ -182,7 +182,7 @@ def report_node(inspector: Inspector) -> NodeReport:
         domain=node.config.domain,
         status="up",
         started=round(facts.started, 3),
-        uptime=round(facts.wall() - facts.started, 3),
+        uptime=round(inspector.uptime, 3),
         config_file=facts.config_file,
         config_revision=facts.revision,
         config_loaded_at=round(facts.config_loaded, 3),
