@@ -82,7 +82,8 @@ def make_foreign(
         return AddressGuard(reactor.nameResolver, reactor, listed)
 
     fetcher = StubFetcher(config.foreign, lambda: config.stubs, guard, reactor, run)
-    store = CodeStore(None if config.state == "none" else Path(config.state, DIRECTORY))
+    directory = None if config.state == "none" else Path(config.state, DIRECTORY)
+    store = CodeStore(directory, lambda domain: any(each.domain == domain for each in config.foreign.stub))
     around = StubSurroundings(config, GuardedHosts(config, reactor), fetcher, store, reactor, chance)
     stubs = ForeignStubs(node, around, node.traffic)
     add_connector_stubs(node, stubs, reactor)

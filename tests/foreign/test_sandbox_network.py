@@ -7,12 +7,13 @@ from base64 import b64encode
 from hashlib import sha1
 from typing import Any
 
+from msgspec.structs import replace
 from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.support.stub_processes import World, a_start
+from tests.support.stub_processes import LIMITS, World, a_start
 
 HOSTS = ("203.0.113.7:80", "127.0.0.1:9000")
 
@@ -75,6 +76,33 @@ class StubNetworkTests(SynchronousTestCase):
         self.world.reactor.advance(20)
 
         self.assertEqual(6, len(self.world.reactor.tcpClients))
+
+    def test_a_sub_protocol_with_a_line_feed_is_refused(self) -> None:
+        """
+        It would be a header, or another request, to the host.
+        """
+        (closed,) = self.tell(k="open", s=1, url="ws://203.0.113.7/", protocols=["x\r\n\r\nPOST / HTTP/1.1"])
+
+        self.assertIn("a sub-protocol has letters", closed["reason"])
+        (closed,) = self.open(1, "ws://203.0.113.7/ HTTP/1.1")
+        self.assertIn("visible ASCII", closed["reason"])
+        self.assertEqual([], self.world.reactor.tcpClients)
+
+    def test_requests_in_a_second_are_bounded(self) -> None:
+        """
+        Each is a connection, and a name that is looked up.
+        """
+        limits = replace(LIMITS, messages_per_second=100_000)
+        self.world = World(a_start(hosts=HOSTS, limits=limits), listed=("203.0.113.0/24",))
+        said: list[dict[str, Any]] = []
+        for number in range(60):
+            said += self.tell(
+                k="fetch", s=number, method="GET", url="http://203.0.113.7/", headers=[], body=""
+            )
+            self.tell(k="abort", s=number)
+
+        self.assertEqual(10, len(said))
+        self.assertEqual("a stub may make 50 requests in a second", said[0]["error"])
 
     def test_a_stub_has_few_sockets_at_once(self) -> None:
         """

@@ -48,9 +48,10 @@ class StubCode(Struct, frozen=True):
     @property
     def key(self) -> str:
         """
-        A hash of code and descriptor: another one is another version.
+        A hash of domain, code and descriptor: another one is another version. Two domains that publish the
+        same have two keys, so that neither can replace the copy of the other.
         """
-        return sha256(self.code + b"\0" + self.descriptor).hexdigest()
+        return sha256(b"\0".join((self.domain.encode(), self.code, self.descriptor))).hexdigest()
 
     @property
     def fields(self) -> dict[str, Any]:
