@@ -1,7 +1,7 @@
 """
 The fetcher of stubs: at the domain itself, in this node's own directory, and in an older catalogue.
 
-Each fetch has one deadline and follows no redirect. It connects only to addresses that the guard permits.
+Each request has a deadline and follows no redirect. It connects only to addresses that the guard permits.
 """
 
 from base64 import b64decode
@@ -19,6 +19,7 @@ from msgnode.backends.http_client import BackendClient, Unanswered
 from msgnode.config.foreign import ForeignOptions, ForeignStub
 from msgnode.config.sections import BackEndOptions
 from msgnode.foreign.fetch.stub_code import MAX_DESCRIPTOR_BYTES, StubCode, Unusable
+from msgnode.foreign.proxy.guard import bounded
 from msgnode.protocol.errors import Rejected
 
 WELL_KNOWN = "/.well-known/protocolstub/default"
@@ -130,7 +131,8 @@ class StubFetcher:
         limits = BackEndOptions(
             deadline_seconds=options.fetch_seconds, attempts=1, max_response_bytes=most, ca=options.ca
         )
-        client = BackendClient(base, limits, self._reactor, f"stub server at {base}", dial=guard.endpoint)
+        dial = bounded(guard.endpoint, most)
+        client = BackendClient(base, limits, self._reactor, f"stub server at {base}", dial=dial)
         try:
             response = await client.request("GET", parts.path)
         except Unanswered as why:

@@ -16,7 +16,10 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint
 from twisted.internet.error import DNSLookupError
 from twisted.internet.interfaces import IHostnameResolver, IResolutionReceiver, IStreamClientEndpoint
+from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from zope.interface import implementer
+
+from msgnode.transport.endpoints import Dial
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -24,6 +27,7 @@ Network = IPv4Network | IPv6Network
 MAX_ADDRESSES = 16  # of one name; the others are not used
 CONNECT_SECONDS = 10.0  # for each address
 RESOLVE_SECONDS = 10.0
+HEAD_BYTES = 64 * 1024  # of a response, with what TLS adds
 # The last four bytes of these are an IPv4 address (RFC 6052, RFC 4291), to which a translator connects.
 _EMBEDDING = tuple(ip_network(text) for text in ("64:ff9b::/96", "::/96", "::ffff:0:0:0/96"))
 # Of special use, which Python 3.11 calls global.
@@ -100,6 +104,13 @@ class AddressGuard:
         return GuardedEndpoint(self._clock, self.check, host, port)
 
 
+def bounded(dial: Dial, most: int) -> Dial:
+    """
+    The dial for responses with a body of at most so many bytes.
+    """
+    return lambda host, port: BoundedEndpoint(dial(host, port), most + most // 8 + HEAD_BYTES)
+
+
 @implementer(IStreamClientEndpoint)
 class GuardedEndpoint:
     """
@@ -128,6 +139,48 @@ class GuardedEndpoint:
             except Exception as why:
                 failure = why
         raise failure
+
+
+@implementer(IStreamClientEndpoint)
+class BoundedEndpoint:
+    """
+    A client endpoint whose connections end after so many bytes have come: a server of HTTP can send headers
+    without end.
+    """
+
+    def __init__(self, endpoint: IStreamClientEndpoint, most: int) -> None:
+        self._endpoint = endpoint
+        self._most = most
+
+    def connect(self, protocolFactory: Any) -> Deferred[Any]:
+        factory = _BoundedFactory(protocolFactory)
+        factory.most = self._most
+        return self._endpoint.connect(factory).addCallback(lambda wrapper: wrapper.wrappedProtocol)
+
+
+class _Bounded(ProtocolWrapper):
+    """
+    A connection that counts what comes.
+    """
+
+    _came = 0
+
+    def dataReceived(self, data: bytes) -> None:
+        self._came += len(data)
+        if self._came > self.factory.most:
+            self.transport.abortConnection()
+        else:
+            super().dataReceived(data)
+
+
+class _BoundedFactory(WrappingFactory):
+    """
+    The factory of such connections.
+    """
+
+    protocol = _Bounded
+    noisy = False
+    most = 0
 
 
 @implementer(IResolutionReceiver)
