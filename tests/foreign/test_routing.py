@@ -470,6 +470,24 @@ class ObservingTests(ForeignCase):
 
         self.assertEqual((429, "limit"), (answer["body"]["code"], answer["body"]["reason"]))
 
+    def test_one_session_has_a_quarter_of_the_addresses(self) -> None:
+        """
+        Others still find room; a list that does not fit is refused as a whole.
+        """
+        self.make(max_addresses=8)
+        stub = self.live()
+        [answer] = self.subscribe(f"{OBJECT}/changes", f"{OBJECT}/children/c")
+        self.assertEqual((429, "limit"), (answer["body"]["code"], answer["body"]["reason"]))
+        stub.posted.clear()
+        bob = self.node.client("runtime://a.example/bob")
+        bob.tell(
+            {"id": 1, "type": "create", "from": f"{bob.runtime}/x", "to": f"hyperty://{B}/h2", "body": {}}
+        )
+
+        self.assertEqual(1, len(stub.take()))
+        [answer] = self.subscribe(f"{OBJECT}/children/c")
+        self.assertEqual(200, answer["body"]["code"])
+
 
 class ChoosingTests(ForeignCase):
     """

@@ -155,7 +155,8 @@ class BoundedEndpoint:
     def connect(self, protocolFactory: Any) -> Deferred[Any]:
         factory = _BoundedFactory(protocolFactory)
         factory.most = self._most
-        return self._endpoint.connect(factory).addCallback(lambda wrapper: wrapper.wrappedProtocol)
+        connected: Deferred[Any] = self._endpoint.connect(factory)
+        return connected.addCallback(lambda wrapper: wrapper.wrappedProtocol)
 
 
 class _Bounded(ProtocolWrapper):
@@ -163,6 +164,8 @@ class _Bounded(ProtocolWrapper):
     A connection that counts what comes.
     """
 
+    transport: Any
+    factory: Any
     _came = 0
 
     def dataReceived(self, data: bytes) -> None:
