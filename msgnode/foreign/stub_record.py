@@ -21,7 +21,7 @@ MAX_TEXT_CHARS = 500
 EVENTS = (
     *("start", "failure", "fetch-failed", "version-replaced", "version-rejected", "sent", "received", "echo"),
     "repeated",
-    *("old-answer", "rate", "peer", "malformed", "stale", "overflow", "no-path"),
+    *("old-answer", "peer", "malformed", "stale", "overflow", "no-path"),
 )
 
 log = Logger()

@@ -184,6 +184,19 @@ class AddressGuardTests(SynchronousTestCase):
 def _refusal(number: int) -> Failure:
     return Failure(ConnectError(string=f"refused {number}"))
 
+    def test_a_listed_name_may_be_private_but_not_this_machine(self) -> None:
+        """
+        The owner of a public name that is listed could lead it to loopback, or to a cloud's metadata.
+        """
+        for text in ("127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "0.0.0.0"):
+            guard = self.guard([text], listed=("mn.c.example:443",))
+            self.failureResultOf(guard.check("mn.c.example", 443), NotPermitted)
+        for text in ("10.1.2.3", "fd00::1"):
+            guard = self.guard([text], listed=("mn.c.example:443",))
+            self.assertEqual([text], self.successResultOf(guard.check("mn.c.example", 443)))
+        guard = self.guard(["127.0.0.1"], listed=("mn.c.example:443", "127.0.0.1:443"))
+        self.assertEqual(["127.0.0.1"], self.successResultOf(guard.check("mn.c.example", 443)))
+
     def test_a_connection_ends_after_so_many_bytes(self) -> None:
         """
         Headers of HTTP have no end of their own.

@@ -278,18 +278,6 @@ class ReceivingTests(ForeignCase):
 
         self.assertEqual(5, self.entry()["figures"]["malformed"])
 
-    def test_rate_is_bounded(self) -> None:
-        """
-        Messages beyond `rate_messages` a second are dropped and counted.
-        """
-        self.make(rate_messages=10)
-        stub = self.live()
-        for id in range(30):
-            stub.say(id=id, to=f"{self.ann.runtime}/x")
-
-        self.assertLessEqual(len(self.ann.take()), 10)
-        self.assertLessEqual(20, self.entry()["figures"]["rate"])
-
     def test_traffic_log_names_the_source(self) -> None:
         """
         The message of a foreign domain has the domain's session in the traffic log.

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Raw, Struct
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IStreamClientEndpoint
 
@@ -144,29 +145,44 @@ class StubFetcher:
         return response.content
 
 
+class SourcePackage(Struct):
+    """
+    The package of a stub in a catalogue.
+    """
+
+    sourceCode: str
+    encoding: str = ""
+
+
+class CatalogueEntry(Struct):
+    """
+    An entry of a catalogue: the fields that are used. All others are skipped, however many they are.
+    """
+
+    sourcePackage: SourcePackage
+    configuration: Raw = Raw(b"{}")
+    version: int | float | str = ""
+
+
 def read_catalogue(domain: str, url: str, data: bytes) -> StubCode:
     """
     The stub in an entry of a catalogue. Unusable if there is none.
     """
     try:
-        entry = msgspec.json.decode(data)
-        package = entry.pop("sourcePackage", None) if isinstance(entry, dict) else None
-        if not isinstance(package, dict):
-            raise ValueError("its entry has no object 'sourcePackage'")
-        code = source_code(package)
+        entry = msgspec.json.decode(data, type=CatalogueEntry)
+        code = source_code(entry.sourcePackage)
     except (ValueError, RecursionError) as why:
         raise Unusable(f"the catalogue of {domain} is malformed: {str(why)[:200]}") from None
-    return StubCode(domain, url, code, msgspec.json.encode(entry))
+    descriptor = {"configuration": entry.configuration, "version": entry.version}
+    return StubCode(domain, url, code, msgspec.json.encode(descriptor))
 
 
-def source_code(package: dict[str, Any]) -> bytes:
+def source_code(package: SourcePackage) -> bytes:
     """
-    The code in a package of a catalogue. ValueError if there is none.
+    The code in a package of a catalogue. ValueError if it is no base64.
     """
-    code = package.get("sourceCode")
-    if not isinstance(code, str):
-        raise ValueError("'sourceCode' is a text")
-    return b64decode(code, validate=True) if package.get("encoding") == "base64" else code.encode()
+    code = package.sourceCode
+    return b64decode(code, validate=True) if package.encoding == "base64" else code.encode()
 
 
 def _read_files(code: Path, descriptor: Path, most: int) -> tuple[bytes, bytes]:

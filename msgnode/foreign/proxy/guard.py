@@ -45,7 +45,8 @@ class AddressGuard:
     The check of hosts before a connection: only public addresses, and what the operator lists.
 
     `listed` has addresses, networks and names, each also with a port: `127.0.0.1`, `10.1.0.0/16`,
-    `node.internal:443`, `[fd00::1]:443`.
+    `node.internal:443`, `[fd00::1]:443`. A name that is listed may have private addresses, too, but only
+    `localhost` those of this machine.
     """
 
     def __init__(self, resolver: IHostnameResolver, clock: Any, listed: Iterable[str] = ()) -> None:
@@ -82,11 +83,11 @@ class AddressGuard:
 
     def _checked(self, found: list[str], host: str, port: int) -> list[str]:
         name = host.lower()
-        if {(name, port), (name, 0)} & self._names:
-            return found
+        has_name = bool({(name, port), (name, 0)} & self._names)
         for text in found:
             address = ip_address(text.partition("%")[0])
-            if not is_public(address) and not self._is_listed(address, port):
+            may_be = has_name and (name == "localhost" or not is_beside(address))
+            if not may_be and not is_public(address) and not self._is_listed(address, port):
                 raise NotPermitted(
                     f"{host}:{port} has the address {text}, which is not public and not listed"
                 )
@@ -214,6 +215,18 @@ class _Resolution:
             self.found.callback(self._addresses)
         else:
             self.found.errback(DNSLookupError(f"{self._host} has no address"))
+
+
+def is_beside(address: Address) -> bool:
+    """
+    Does the address lead to this machine, or to what is only for it, such as the metadata of a cloud?
+
+    A name that is listed may have a private address, but not such a one: perhaps its owner is a stranger.
+    """
+    inner = (address.ipv4_mapped or _embedded(address)) if isinstance(address, IPv6Address) else None
+    if inner is not None and inner != IPv4Address(0):
+        address = inner
+    return address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
 
 
 def is_public(address: Address) -> bool:
