@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.foreign.sandbox.process import LOGGED_AT_ONCE, STATUSES_AT_ONCE
-from msgnode.foreign.sandbox.watch import HANG_SECONDS
 from tests.support.stub_processes import LIMITS, World, a_start
 
 STARTED = '{"k":"started"}'
@@ -105,10 +104,10 @@ class StubProcessTests(SynchronousTestCase):
 
     def test_a_process_that_answers_no_ping_is_killed(self) -> None:
         """
-        After HANG_SECONDS, and the reason is told when it is gone.
+        After `hang_seconds`, and the reason is told when it is gone.
         """
         self.live()
-        self.advance(HANG_SECONDS)
+        self.advance(LIMITS.hang_seconds)
         self.assertEqual([], self.transport.signals)
         self.advance(3)
         self.assertIn("KILL", self.transport.signals)

@@ -56,7 +56,7 @@ class BoundedResolver:
 @implementer(IResolutionReceiver, IHostResolution)
 class _Counted:
     """
-    A look-up that counts until it is complete, also if nobody waits for it any more.
+    A look-up that counts until it is complete, also after its deadline.
     """
 
     name = ""

@@ -126,6 +126,7 @@ class StubProcess(ProcessProtocol):
             self.transport.pid,
             lambda number: self._write(encoded("ping", n=number)),
             self.kill,
+            limits.hang_seconds,
         )
 
     def _not_live(self) -> None:
