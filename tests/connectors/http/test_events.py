@@ -128,9 +128,10 @@ class StreamTests(EventsCase):
         An EventSource sends no header fields, so the token may be in the query.
         """
         ann = TCPRuntime(self.net, ANN).open()
-        reader = EventReader(self.net, f"{NEWS}&access_token={ann.token}").connect()
+        for token in (ann.token, ann.token.replace("_", "%5F")):
+            reader = EventReader(self.net, f"{NEWS}&access_token={token}").connect()
 
-        self.assertEqual([{"runtime": ANN}], [event.data for event in reader.take()])
+            self.assertEqual([{"runtime": ANN}], [event.data for event in reader.take()])
 
     def test_token_sends(self) -> None:
         """
@@ -326,6 +327,7 @@ class RefusalTests(EventsCase):
             ("/events?resource=a:b&foo=1", "unknown parameter 'foo'"),
             ("/events?" + "&".join(f"resource=a:{n}" for n in range(101)), "name 1 to 100 addresses"),
             ("/events?" + "&".join(["resource=a:b"] * 500), "at most 100 resources"),
+            ("/events?resource=%ff", "the query is not UTF-8"),
         ):
             reader = EventReader(self.net)
             reader.path = path

@@ -11,7 +11,7 @@ from functools import partial
 from math import ceil
 from secrets import randbits
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 from twisted.internet.defer import Deferred
@@ -329,7 +329,9 @@ def _refusal(status: int, text: str, retry_after: float | None) -> HTTPRefusal:
 def _parameters(request: Request) -> list[tuple[str, str]]:
     query = request.uri.partition(b"?")[2].decode("latin-1")
     try:
-        return parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_RESOURCES + 1)
+        return parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_RESOURCES + 1, errors="strict")
+    except UnicodeDecodeError as why:
+        raise HTTPRefusal(400, f"the query is not UTF-8, percent-encoded: {why.reason}") from None
     except ValueError:
         raise HTTPRefusal(400, f"a stream has at most {MAX_RESOURCES} resources") from None
 
@@ -340,7 +342,7 @@ def _access_token(request: Request) -> str:
     """
     query = request.uri.partition(b"?")[2].decode("latin-1")
     found = [part.partition("=")[2] for part in query.split("&") if part.startswith("access_token=")]
-    return found[0] if found else ""
+    return unquote(found[0]) if found else ""
 
 
 def _resources(request: Request) -> list[str]:

@@ -192,9 +192,12 @@ def _fields(query: str) -> bytes:
         return b""
     found: dict[str, list[str]] = {}
     try:
-        for name, value in parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_FIELDS):
-            found.setdefault(name, []).append(value)
+        fields = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
+    except UnicodeDecodeError as why:
+        raise Rejected(f"the query is not UTF-8, percent-encoded: {why.reason}", 400, "malformed") from None
     except ValueError:
         raise Rejected(f"a query has at most {MAX_FIELDS} parameters", 400, "limit") from None
-    fields = {name: values[0] if len(values) == 1 else values for name, values in found.items()}
-    return json.dumps(fields).encode()
+    for name, value in fields:
+        found.setdefault(name, []).append(value)
+    single = {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+    return json.dumps(single).encode()
