@@ -7,6 +7,7 @@ from collections.abc import Callable
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from msgnode.links.stream.streams import Outcome
 from msgnode.protocol.errors import NoRoute
 from msgnode.protocol.message import Message, decode
 from msgnode.sessions.session import Session
@@ -68,3 +69,16 @@ def test_nobody_at_any_member() -> None:
     refused: list[Failure] = []
     visitor.reply.addErrback(refused.append)
     assert [NoRoute] == [why.type for why in refused]
+
+
+def test_other_domain_is_away() -> None:
+    """
+    A request that never reached another domain is answered with the code of that, not with none.
+    """
+    cluster = MemoryCluster(1, foreign="b.example")
+    cluster["n1"].streams.losing = Outcome(408, "stale")
+
+    visitor = Visitor(cluster, "hyperty://b.example/lamp")
+    settle(cluster)
+
+    assert [(404, "stale")] == [(each.field("code"), each.field("reason")) for each in visitor.got]
