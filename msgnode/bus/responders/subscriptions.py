@@ -130,7 +130,11 @@ class Subscription:
     def _named(self, body: dict[str, Any]) -> list[str]:
         named, resources, names = self._read(body)
         if len(named) + len(resources) > MAX_SINCE or names:
-            raise Rejected(f"with 'since', name at most {MAX_SINCE} addresses, and no children's names", 413)
+            raise Rejected(
+                f"with 'since', name at most {MAX_SINCE} addresses, and no children's names",
+                413,
+                reason="limit",
+            )
         return [*named, *(address for each in resources for address in (each, f"{each}/changes"))]
 
     def _object_of(self, body: dict[str, Any]) -> str:

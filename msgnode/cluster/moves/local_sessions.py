@@ -360,6 +360,8 @@ class LocalSessions:
                 continue
             if message.copy is not None and not overlap.is_new(message.copy):
                 continue
+            if not self.requests.is_expected(message.data):
+                continue
             if not message.late or not session.mailbox.is_arriving:
                 transfer.import_message(message, session, self._sessions)
                 if message.copy is not None:

@@ -40,7 +40,7 @@ from msgnode.links.stream.streams import Envelope, IfReplaced, Outcome, Streams
 from msgnode.links.wire.node_name import domain_of
 from msgnode.policy.enforcement.points import OUT
 from msgnode.protocol import lossless_json
-from msgnode.protocol.errors import Rejected
+from msgnode.protocol.errors import Malformed, Rejected
 from msgnode.protocol.message import Message, compose, decode, recall
 from msgnode.sessions.routing import ALLOCATED
 from msgnode.sessions.session import Session
@@ -298,6 +298,18 @@ class Outgoing:
         for request in requests:
             if request.node != self._network.node:
                 self._evicted(self.awaited.adopt(request, session.sid))
+
+    def is_expected(self, data: bytes) -> bool:
+        """
+        False if a message that came with a session is an answer to a request that was answered in its place;
+        an answer is not waited for any more.
+        """
+        if b"response" not in data:
+            return True
+        try:
+            return self.awaited.answered(recall(data))
+        except Malformed:
+            return True
 
     def forget_awaited(self, session: Session) -> None:
         """

@@ -1,7 +1,7 @@
 """
 Planning for small logs: the rules of Spark's optimizer that cost more time than they save there.
 
-What remains moves filters and columns to the files. Rules that a plan needs to be right cannot be left out.
+The other rules move filters and columns to the files. Rules that a plan needs to be right cannot be left out.
 """
 
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer."

@@ -251,7 +251,7 @@ class LogFiles:
 
     def write_bytes(self, name: str, content: bytes) -> None:
         """
-        Write a file that nobody reads yet.
+        Write a file that is not read yet.
         """
         try:
             stream = self._system.create(self._at(name), True)

@@ -37,7 +37,7 @@ _FIRST_JARS = (
     "parquet-column", "log4j-core", "hadoop-client-api", "jackson-databind", "parquet-jackson",
     "spark-common-utils", "spark-network-common",
 )  # fmt: skip
-# What PySpark asks Java for whenever an expression is made.
+# The names that PySpark asks Java for whenever an expression is made.
 _CLASSES = (
     "functions",
     "org.apache.spark.sql.functions",

@@ -78,6 +78,26 @@ def test_request_whose_sender_moved_is_answered_once(world: World) -> None:
     assert [200] == world.ann.codes
 
 
+def test_answer_that_came_to_the_senders_earlier_node_counts(world: World) -> None:
+    """
+    An answer that reaches the sender's earlier node, and comes with what that hands over, is the only one.
+    """
+    world.ann.ask(BOB)
+    world.run(0.1)
+    world.slow.add((C, A))
+    world.bob.answer()
+    world.run(0.1)
+    world.ann.connect(B)
+    world.run(0.5)
+    world.slow.clear()
+    world.run(5)
+
+    world.kill(C)
+    world.run(OVERDUE_SECONDS)
+
+    assert [200] == world.ann.codes
+
+
 def test_request_whose_sender_moved_is_answered_if_the_recipient_does_not(world: World) -> None:
     """
     A sender that moves is told at its new node that the recipient's node, which has died, says nothing; also

@@ -8,6 +8,7 @@ from typing import Any
 from twisted.internet.address import IPv4Address
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.sessions.session import hashed
 from tests.support.http_client import HTTPClient, Response
 from tests.support.relaying import A, B, RelayingNodes
 from tests.support.runtimes import TCPRuntime, dumps
@@ -426,3 +427,47 @@ class SocketIOTests(RelayingCase):
         self.query = self.query.replace(sid, "x" * 20 + sid[-8:])
 
         self.assertIn(b"no client has this 'sid'", self.poll())
+
+
+class ResourceTests(RelayingCase):
+    """
+    REST at a node that does not hold the session.
+    """
+
+    def test_resource_is_asked_by_the_holder(self) -> None:
+        """
+        A request to a resource with a session token is sent by the holder, with its conditions.
+        """
+        body = {"resources": ["hyperty://example.org/lamp a"]}
+        self.lamp.ask(type="subscribe", to="domain://msg-node.example.org/sm", body=body)
+        path = "/resource/hyperty://example.org/lamp%20a?a=1"
+
+        asked = self.start("GET", path, If_None_Match='"7"', Prefer="wait=5")
+        [message] = self.lamp.take()
+        response = {"id": message["id"], "type": "response", "from": message["to"], "to": message["from"]}
+        self.lamp.send({**response, "body": {"code": 200, "version": 7}})
+        self.nodes.run()
+
+        self.assertEqual((ANN, {"a": "1"}), (message["from"], message["body"]))
+        answer = asked.response
+        assert answer is not None
+        self.assertEqual((304, '"7"'), (answer.status, answer.headers["ETag"]))
+        self.assertEqual("wait=5", answer.headers["Preference-Applied"])
+
+    def test_name_of_the_session_of_a_stream(self) -> None:
+        """
+        A node that gets a stream with the token of a session elsewhere learns the name of the session.
+        """
+        names = self.nodes.b.node.member_relay.names
+        found = names.find(A, hashed(self.token))
+        self.nodes.run()
+
+        self.assertEqual(ANN, self.successResultOf(found))
+
+    def test_stream_with_a_token_that_no_session_has(self) -> None:
+        """
+        A stream with a token that no node knows is refused.
+        """
+        answer = self.ask("GET", "/events?resource=comm://example.org/x/changes", token="mns_" + "x" * 43)
+
+        self.assertEqual(401, answer.status)

@@ -80,7 +80,7 @@ class ResourceTree(Resource):
         if kind == "read" and is_multicast(address):
             request.setHeader(b"Allow", b"POST, PUT, PATCH, DELETE, OPTIONS")
             text = f"messages are published to {address}; subscribe to it at /events?resource=..., or publish"
-            raise Rejected(text[:300], 405)
+            raise Rejected(text[:300], 405, reason="failed")
         message = self._sending.checked(composed(kind, address, body_of(request)))
         wanted = preferences(request, 0.0 if is_multicast(address) else WAIT_SECONDS)
         asked = conditions(request)
