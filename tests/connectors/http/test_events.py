@@ -130,9 +130,10 @@ class StreamTests(EventsCase):
         An EventSource sends no header fields, so the token may be in the query.
         """
         ann = TCPRuntime(self.net, ANN).open()
-        reader = EventReader(self.net, f"{NEWS}&access_token={ann.token}").connect()
+        for token in (ann.token, ann.token.replace("_", "%5F")):
+            reader = EventReader(self.net, f"{NEWS}&access_token={token}").connect()
 
-        self.assertEqual([{"runtime": ANN}], [event.data for event in reader.take()])
+            self.assertEqual([{"runtime": ANN}], [event.data for event in reader.take()])
 
     def test_token_is_in_no_log(self) -> None:
         """

@@ -11,6 +11,7 @@ from functools import partial
 from math import ceil
 from secrets import randbits
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 from twisted.internet.defer import Deferred
@@ -332,7 +333,7 @@ def _access_token(request: Request) -> str:
     """
     query = request.uri.partition(b"?")[2].decode("latin-1")
     found = [part.partition("=")[2] for part in query.split("&") if part.startswith("access_token=")]
-    return found[0] if found else ""
+    return unquote(found[0]) if found else ""
 
 
 def _resources(request: Request) -> list[str]:
