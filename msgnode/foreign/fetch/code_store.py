@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from msgnode.foreign.fetch.stub_code import StubCode
 
 MAX_ENTRIES = 1000  # index entries in memory
-MAX_DOMAINS = 100  # whose stubs are kept, beside those that are listed
+MAX_DOMAINS = 100  # whose stubs are kept, in addition to those that are listed
 
 log = Logger()
 
