@@ -68,7 +68,7 @@ class BackEndRow(msgspec.Struct):
 
 class SpoolReport(msgspec.Struct):
     """
-    The spool of undelivered messages: bytes and segments on disk, and the bytes that are undelivered.
+    The spool of undelivered messages: bytes and segments on disk, and the bytes of undelivered messages.
     """
 
     bytes: int

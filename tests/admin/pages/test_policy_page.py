@@ -26,7 +26,7 @@ class PolicyPageTests(DashboardCase):
         self.push(DENY)
 
     def push(self, policies: Any) -> None:
-        answer = self.request("PUT", "policy/policies", policies)
+        answer = self.request("PUT", "policy/policies", policies, **{"X-Reason": "for a test"})
         self.assertEqual(200, answer.status, answer.body)
 
     def test_page_has_the_version_its_rules_and_the_last_refusals(self) -> None:
