@@ -171,7 +171,7 @@ class LateTests(OverlapCase):
 
     def test_sessions_beyond_the_bound_do_not_wait_for_what_is_late(self) -> None:
         """
-        The earlier holder keeps a bounded number of sessions that have left; the others are over, and counted.
+        The earlier holder keeps a bounded number of sessions that have left; others are over, and counted.
         """
         self.first.local.most_late = 0
         self.assertFalse(self.first.local.seal(RELEASE))
