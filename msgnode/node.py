@@ -18,6 +18,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from msgnode.backends.identity.logins import Logins
 from msgnode.backends.qos.reservations import Reservations
+from msgnode.backends.registry.domain_registry import DomainRegistry
 from msgnode.backends.registry.registrations import Registrations
 from msgnode.bus.components import (
     BackEnd,
@@ -141,6 +142,7 @@ class Node:
         self.link_operations: LinkOperations | None = None  # None: no federation is configured
         self.stubs: ForeignStubs | None = None  # None: the node was put together without them
         self.before_read: Callable[[], object] | None = None  # called before a client's input is handled
+        self.registry: DomainRegistry | None = None  # None: the node calls none
         self.reservations: Reservations | None = None  # None: the QoS broker is not embedded
         self.logins: Logins | None = None  # None: no identity responder is on
         self.cluster_status: ClusterStatus | None = None  # None: the node is alone in its domain

@@ -4,7 +4,6 @@ The HTTP API of links and routes on the admin listener: `/api/v1/links` and `/ap
 Every request needs a token: with the role `viewer` or `operator` to read, `operator` for an order.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, unquote
@@ -16,13 +15,14 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
+from msgnode.admin.actions.audited import Audited, Plan
 from msgnode.admin.admin_tokens import AdminTokens
+from msgnode.admin.api.endpoint import Endpoint, Reason, parameters
+from msgnode.admin.api.resource import read_call
 from msgnode.cluster.operator_requests import Operator
-from msgnode.connectors.http.requests import headers
 from msgnode.links.operations import MAX_LINK_COST, LinkName, LinkOperations, parse_link
 from msgnode.node import Node
 from msgnode.protocol.errors import Rejected
-from msgnode.protocol.peer_address import peer_name
 from msgnode.transport.http_answers import answer_error, answer_json
 
 log = Logger()
@@ -40,11 +40,7 @@ NOT_STARTED = (
 )
 
 Answer = Any  # what becomes JSON
-Note = Callable[[Operator, str, str, str, str, str], None]  # peer, action, target, reason, result
-
-
-def _note_nothing(operator: Operator, peer: str, action: str, target: str, reason: str, result: str) -> None:
-    pass
+ORDER = Endpoint("POST", "links/{domain}/{order}", OPERATOR, "", lambda call: None, Any, body=Reason)
 
 
 class LinksAPI(Resource):
@@ -54,11 +50,10 @@ class LinksAPI(Resource):
 
     isLeaf = True
 
-    def __init__(self, node: Node, tokens: AdminTokens, note: Note = _note_nothing) -> None:
+    def __init__(self, node: Node, tokens: AdminTokens) -> None:
         super().__init__()
         self._node = node
         self._tokens = tokens
-        self._note = note
 
     def render(self, request: Request) -> bytes | int:
         roles = (VIEWER, OPERATOR) if request.method in (b"GET", b"HEAD") else (OPERATOR,)
@@ -98,10 +93,13 @@ class LinksAPI(Resource):
 class LinksResource(LinksAPI):
     """
     The resource `/api/v1/links`: other domains, with links and streams, and orders about them.
+
+    Orders are audited actions: with a reason, and with a dry run.
     """
 
-    def __init__(self, node: Node, tokens: AdminTokens, note: Note = _note_nothing) -> None:
-        super().__init__(node, tokens, note)
+    def __init__(self, node: Node, tokens: AdminTokens, audited: Audited) -> None:
+        super().__init__(node, tokens)
+        self._audited = audited
         self._checks = 0
 
     def answer(
@@ -124,22 +122,24 @@ class LinksResource(LinksAPI):
     ) -> Answer:
         if order == "check":
             return self._check(domain, operations)
-        reason = next(iter(headers(request, b"X-Reason")), "")
-        peer = peer_name(request.getClientAddress())
-        try:
-            found = self._do(order, domain, operations)
-        except Rejected as why:
-            self._note(operator, peer, f"link {order}", domain[:255], reason, str(why))
-            raise
-        self._note(operator, peer, f"link {order}", domain, reason, "done")
-        log.info(
-            "the admin listener got the order to {order} {domain}, from {who} at {peer}",
-            order=order,
-            domain=domain,
-            who=operator.name,
-            peer=peer,
+        fields = parameters(request.uri.partition(b"?")[2].decode("latin-1"))
+        call = read_call(ORDER, request, operator, {"domain": domain, "order": order}, fields)
+        number = 1
+        if order == "forget":
+            number = sum(each.undelivered for each in operations.domain(domain).streams)
+        elif call.is_dry_run and order != "ban":
+            operations.domain(domain)  # it must be known
+        plan = Plan(
+            f"link {order}",
+            [domain[:255]],
+            partial(self._do, order, domain, operations),
+            number=number,
         )
-        return found
+        answered: Deferred[Answer] = Deferred()  # an order goes on without its client
+        done = self._audited.run(call, plan, call.body.reason)
+        done.addCallback(lambda found: found if found.dry_run else found.details)
+        done.chainDeferred(answered)
+        return answered
 
     @staticmethod
     def _do(order: str, domain: str, operations: LinkOperations) -> Answer:

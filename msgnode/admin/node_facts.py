@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from cryptography import x509
 
+import twisted
 from msgnode import __version__
 from msgnode.config.reload import Reloading, ReloadVerdict, revision
 from msgnode.config.schema import Config
@@ -47,6 +48,7 @@ class NodeFacts:
     ) -> None:
         self.version = __version__
         self.python = platform.python_version()
+        self.twisted = twisted.__version__
         self.config = config
         self.config_file = config_file
         self.given = given or {}

@@ -3,7 +3,6 @@ The operations of a node for its operators: everything that the admin API reads 
 """
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,50 +10,38 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 
-from msgnode.admin.access.named_tokens import ADMIN, OPERATOR, VIEWER
+from msgnode.admin.access.named_tokens import ADMIN
 from msgnode.admin.actions.audit_trail import AuditTrail
-from msgnode.admin.actions.audited import ActionResult, Audited
+from msgnode.admin.actions.audited import Audited
 from msgnode.admin.actions.ban_actions import FILE as BANS
-from msgnode.admin.actions.ban_actions import BanActions, BanList, BanRequest, LimitList, LimitRequest
-from msgnode.admin.actions.log_actions import LogActions, LogLevelList, LogLevelRequest
-from msgnode.admin.actions.node_actions import DrainRequest, NodeActions, ProbeReport, ProbeRequest
-from msgnode.admin.actions.session_actions import (
-    Kick,
-    KickMany,
-    Purge,
-    SessionActions,
-    Unbind,
-    ban_of_kick,
-)
-from msgnode.admin.actions.token_actions import TokenActions, TokenList, TokenRequest
-from msgnode.admin.actions.trace_actions import TraceActions, TraceList, TraceRequest, TraceRow
+from msgnode.admin.actions.ban_actions import BanActions
+from msgnode.admin.actions.log_actions import LogActions
+from msgnode.admin.actions.node_actions import NodeActions
+from msgnode.admin.actions.session_actions import SessionActions
+from msgnode.admin.actions.token_actions import TokenActions
+from msgnode.admin.actions.trace_actions import TraceActions
 from msgnode.admin.admin_tokens import AdminTokens
-from msgnode.admin.api.endpoint import EVERY_NODE, HOLDER, Call, Endpoint, NoQuery, Reason
-from msgnode.admin.backup_api import BackupActions, BackupList, Backups
+from msgnode.admin.api.endpoint import Endpoint
+from msgnode.admin.backup_api import BackupActions, Backups
+from msgnode.admin.endpoints.actions import (
+    backup_endpoints,
+    ban_endpoints,
+    node_endpoints,
+    session_endpoints,
+    stub_endpoints,
+    token_endpoints,
+    trace_endpoints,
+)
+from msgnode.admin.endpoints.reads import node_reads, read
 from msgnode.admin.health import EventLoopLag
 from msgnode.admin.live.service import Live
 from msgnode.admin.node_facts import NodeFacts
-from msgnode.admin.reads.address_report import (
-    AddressList,
-    AddressReport,
-    PrefixQuery,
-    list_addresses,
-    report_address,
-)
 from msgnode.admin.reads.audit_list import AuditList, AuditQuery, list_audit
-from msgnode.admin.reads.config_report import ConfigReport, report_config
-from msgnode.admin.reads.connection_list import ConnectionList, ConnectionQuery, list_connections
 from msgnode.admin.reads.inspector import Inspector
-from msgnode.admin.reads.memory import MemoryReport, report_memory
-from msgnode.admin.reads.node_report import NodeList, NodeReport, list_nodes, report_node
-from msgnode.admin.reads.pools import PoolQuery, PoolReport, report_pools
-from msgnode.admin.reads.refusal_list import RefusalList, RefusalQuery, list_refusals
 from msgnode.admin.reads.series import FILE as HISTORY
 from msgnode.admin.reads.series import History, SeriesQuery, SeriesReport
-from msgnode.admin.reads.session_list import SessionList, SessionQuery, list_sessions
-from msgnode.admin.reads.session_report import AddressPage, SessionReport, report_session
 from msgnode.admin.reads.top import Top, TopList, TopQuery
-from msgnode.admin.stubs.stub_actions import ACTIONS, StubActions, StubList
+from msgnode.admin.stubs.stub_actions import StubActions
 from msgnode.node import Node
 from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.storage.audit_log import AuditLog
@@ -86,7 +73,8 @@ class Operations:
         self.backups = Backups(node, run)
         self.live = Live(node, facts, clock, run, facts.wall)
         self._top = Top(self.inspector)
-        audited = Audited(self.audit)
+        self.inspector.rates = self._top.rates
+        self.audited = audited = Audited(self.audit)
         self._bans = BanActions(self.inspector, audited, None if state is None else state / BANS)
         self._sessions = SessionActions(self.inspector, audited, self._bans)
         self._node = NodeActions(self.inspector, audited, policies)
@@ -116,64 +104,8 @@ class Operations:
         """
         The endpoints of the API.
         """
-        return [*self._reads(), *self._actions(), *self._kept()]
-
-    def _reads(self) -> list[Endpoint]:
-        inspector = self.inspector
-
-        def of(function: Callable[[Inspector, Any], Any]) -> Callable[[Call], Any]:
-            return lambda call: function(inspector, call.query)
-
-        def read(
-            path: str,
-            summary: str,
-            act: Callable[[Call], Any],
-            answer: Any,
-            query: Any = NoQuery,
-            role: str = VIEWER,
-            reach: str = "",
-        ) -> Endpoint:
-            return Endpoint("GET", path, role, summary, act, answer, query, is_read=True, reach=reach)
-
         return [
-            read(
-                "node",
-                "The node: load, limits, certificates, troubles.",
-                lambda call: report_node(inspector),
-                NodeReport,
-            ),
-            read(
-                "config",
-                "The configuration, and where each key comes from.",
-                lambda call: report_config(inspector),
-                ConfigReport,
-            ),
-            read("sessions", "Sessions, filtered and sorted.", of(list_sessions), SessionList, SessionQuery),
-            read(
-                "sessions/{runtime}",
-                "One session, with addresses, queue and refusals.",
-                lambda call: report_session(inspector, call.path["runtime"], call.query),
-                SessionReport,
-                AddressPage,
-                reach=HOLDER,
-            ),
-            read(
-                "connections",
-                "Connections, open or closed.",
-                of(list_connections),
-                ConnectionList,
-                ConnectionQuery,
-            ),
-            read(
-                "addresses", "Addresses that begin with a text.", of(list_addresses), AddressList, PrefixQuery
-            ),
-            read(
-                "addresses/{address}",
-                "The sessions that hear an address, and why.",
-                lambda call: report_address(inspector, call.path["address"]),
-                AddressReport,
-            ),
-            read("refusals", "Refused and dropped messages.", of(list_refusals), RefusalList, RefusalQuery),
+            *node_reads(self.inspector),
             read(
                 "top",
                 "The heaviest sessions, users or peers.",
@@ -181,7 +113,6 @@ class Operations:
                 TopList,
                 TopQuery,
             ),
-            read("pools", "Pools of addresses, and their leases.", of(report_pools), PoolReport, PoolQuery),
             read(
                 "series",
                 "The built-in history.",
@@ -189,12 +120,6 @@ class Operations:
                 SeriesReport,
                 SeriesQuery,
             ),
-            read("memory", "Memory by owner.", lambda call: report_memory(inspector), MemoryReport),
-            read("nodes", "The nodes of the domain.", lambda call: list_nodes(inspector), NodeList),
-            read("stubs", "Foreign stubs.", self._stubs.stubs, StubList),
-            read("bans", "Bans.", self._bans.bans, BanList),
-            read("limits", "Temporary limits.", self._bans.limits, LimitList),
-            read("tokens", "Named tokens of operators.", self._tokens.tokens, TokenList, role=ADMIN),
             read(
                 "audit",
                 "What operators did.",
@@ -203,107 +128,11 @@ class Operations:
                 AuditQuery,
                 ADMIN,
             ),
-        ]
-
-    def _kept(self) -> list[Endpoint]:
-        """
-        The endpoints of what the node keeps for operators: traces, levels of the log, backups.
-        """
-        traces, backup, log = self._traces, self._backup, self._log
-        rows = [
-            ("GET", "traces", VIEWER, "Traces that run or are kept.", traces.list, TraceList, None),
-            ("GET", "traces/{id}", VIEWER, "One trace.", traces.show, TraceRow, None),
-            ("POST", "traces", OPERATOR, "Start a trace.", traces.start, ActionResult, TraceRequest),
-            ("POST", "traces/{id}/stop", OPERATOR, "Stop a trace.", traces.stop, ActionResult, Reason),
-            ("DELETE", "traces/{id}", OPERATOR, "Delete a trace.", traces.delete, ActionResult, Reason),
-            ("GET", "log-level", VIEWER, "The levels of the log.", log.list, LogLevelList, None),
-            ("POST", "log-level", ADMIN, "Change it for a while.", log.set, ActionResult, LogLevelRequest),
-            ("GET", "backup", ADMIN, "Backups.", backup.list, BackupList, None),
-            ("POST", "backup", ADMIN, "Begin a backup.", backup.begin, ActionResult, Reason),
-        ]
-        return [Endpoint(*row[:-1], body=row[-1]) for row in rows]
-
-    def _actions(self) -> list[Endpoint]:
-        def action(
-            path: str,
-            summary: str,
-            act: Callable[[Call], Any],
-            body: Any = Reason,
-            role: str = OPERATOR,
-            verb: str = "POST",
-            reach: str = "",
-            **more: Any,
-        ) -> Endpoint:
-            return Endpoint(verb, path, role, summary, act, ActionResult, body=body, reach=reach, **more)
-
-        sessions, bans, node, tokens = self._sessions, self._bans, self._node, self._tokens
-        return [
-            action(
-                "sessions/kick",
-                "Close the connections of the sessions that match.",
-                sessions.kick_many,
-                KickMany,
-                reach=EVERY_NODE,
-                is_bulk=True,
-            ),
-            action(
-                "sessions/{runtime}/kick",
-                "Close the connection of a session.",
-                sessions.kick,
-                Kick,
-                reach=HOLDER,
-                also=ban_of_kick,
-            ),
-            action(
-                "sessions/{runtime}/purge",
-                "Drop the queued messages of a session.",
-                sessions.purge,
-                Purge,
-                reach=HOLDER,
-            ),
-            action(
-                "sessions/{runtime}/expire-token",
-                "Make a session's token void.",
-                sessions.expire_token,
-                reach=HOLDER,
-            ),
-            action("addresses/{address}/unbind", "Free an address.", sessions.unbind, Unbind, reach=HOLDER),
-            action(
-                "pools/{address}/take-back",
-                "Take the lease of an address back from its session.",
-                sessions.take_back,
-                reach=HOLDER,
-            ),
-            action("bans", "Ban clients.", bans.ban, BanRequest, reach=EVERY_NODE),
-            action("bans/{id}", "Lift a ban.", bans.unban, verb="DELETE", reach=EVERY_NODE),
-            action("limits", "Throttle a client for a while.", bans.limit, LimitRequest, reach=EVERY_NODE),
-            action("limits/{id}", "Lift a temporary limit.", bans.unlimit, verb="DELETE", reach=EVERY_NODE),
-            action(
-                "drain",
-                "Take no new clients, and close the open connections.",
-                node.drain,
-                DrainRequest,
-                ADMIN,
-            ),
-            action("undrain", "Take new clients again.", node.undrain, role=ADMIN),
-            action("reload", "Read the configuration again.", node.reload, role=ADMIN),
-            Endpoint(
-                "POST",
-                "probe",
-                OPERATOR,
-                "Say what would become of a message.",
-                node.probe,
-                ProbeReport,
-                body=ProbeRequest,
-            ),
-            action("tokens", "Make a named token.", tokens.add, TokenRequest, ADMIN),
-            action("tokens/{name}", "Revoke a named token.", tokens.revoke, role=ADMIN, verb="DELETE"),
-            *(
-                action(
-                    f"stubs/{{domain}}/{what}",
-                    f"{what.capitalize()} the stub of a foreign domain.",
-                    partial(self._stubs.act, what),
-                )
-                for what in ACTIONS
-            ),
+            *session_endpoints(self._sessions),
+            *ban_endpoints(self._bans),
+            *node_endpoints(self._node, self._log),
+            *token_endpoints(self._tokens),
+            *stub_endpoints(self._stubs),
+            *trace_endpoints(self._traces),
+            *backup_endpoints(self._backup),
         ]

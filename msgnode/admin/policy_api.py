@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
+from msgnode.admin.actions.audited import check_reason
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.cluster.operator_requests import Operator
 from msgnode.policy.administration.commands import PolicyCommands
@@ -68,15 +69,25 @@ ROUTES: dict[tuple[str, str], tuple[str, str | None]] = {
 class PolicyAdmin(Resource):
     """
     The resource `/policy`; docs/policy.md, "Managing policies", has the paths.
+
+    `needs_reason`: a change without one in the header X-Reason is refused. Older clients of `/policy` send
+    none.
     """
 
     isLeaf = True
 
-    def __init__(self, commands: PolicyCommands, tokens: AdminTokens, note: Note = _note_nothing) -> None:
+    def __init__(
+        self,
+        commands: PolicyCommands,
+        tokens: AdminTokens,
+        note: Note = _note_nothing,
+        needs_reason: bool = False,
+    ) -> None:
         super().__init__()
         self._commands = commands
         self._tokens = tokens
         self._note = note
+        self._needs_reason = needs_reason
 
     def render(self, request: Request) -> bytes | int:
         try:
@@ -84,6 +95,10 @@ class PolicyAdmin(Resource):
             method, params = _understood(request)
             if request.method != b"GET" and method != "explain":
                 params |= _conditions(request)
+            changes = request.method != b"GET" and method not in UNCHANGING
+            reason = _reason(request)
+            if changes and (self._needs_reason or reason):
+                check_reason(reason)
             asked = self._commands.ask(
                 method, params, f"the admin listener, {peer_name(request.getClientAddress())}"
             )
@@ -91,7 +106,7 @@ class PolicyAdmin(Resource):
             return _rejected(request, why)
         gone = request.notifyFinish()
         gone.addErrback(lambda lost: asked.cancel() if method in ("explain", "validate") else None)
-        if request.method != b"GET" and method not in UNCHANGING:
+        if changes:
             asked.addBoth(self._changed, operator, request, method, params)
         asked.addCallback(_answered, request)
         asked.addErrback(_failed, request)
@@ -107,7 +122,6 @@ class PolicyAdmin(Resource):
         Notes a change, or that it was refused, in the audit log.
         """
         peer = peer_name(request.getClientAddress())
-        reason = next(iter(request.requestHeaders.getRawHeaders(b"X-Reason", [])), b"")
         target = "/".join(
             str(value)[:100]
             for key, value in params.items()
@@ -119,10 +133,15 @@ class PolicyAdmin(Resource):
             peer,
             f"policy {method}",
             target or "policies",
-            reason.decode("utf-8", "replace"),
+            _reason(request),
             result,
         )
         return found
+
+
+def _reason(request: Request) -> str:
+    found = next(iter(request.requestHeaders.getRawHeaders(b"X-Reason", [])), b"")
+    return found.decode("utf-8", "replace")
 
 
 def _understood(request: Request) -> Asked:

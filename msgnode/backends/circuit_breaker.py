@@ -15,13 +15,14 @@ class CircuitBreaker:
     """
     A circuit breaker: it opens after FAILURES in a row, and lets one call through every TRIAL_SECONDS.
 
-    `now` returns the time in seconds.
+    `now` returns the time in seconds; `since` is when it last opened or closed.
     """
 
     def __init__(
         self, now: Callable[[], float], failures: int = FAILURES, pause: float = TRIAL_SECONDS
     ) -> None:
         self.open = False
+        self.since = now()
         self._now = now
         self._most = failures
         self._pause = pause
@@ -44,6 +45,8 @@ class CircuitBreaker:
         Note a success. Returns whether this closed the breaker.
         """
         news, self.open = self.open, False
+        if news:
+            self.since = self._now()
         self._failures = 0
         return news
 
@@ -55,5 +58,6 @@ class CircuitBreaker:
         if self.open or self._failures < self._most:
             return False
         self.open = True
-        self._next = self._now() + self._pause
+        self.since = self._now()
+        self._next = self.since + self._pause
         return True

@@ -6,7 +6,7 @@ failures become a Rejected with the code for the sender, and are counted. No oth
 module.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ log = Logger()
 
 JSON = {"Content-Type": "application/json"}
 SAFE = ("GET", "HEAD")
+LATEST = 500  # calls whose time is kept
 
 
 class Unanswered(Rejected):
@@ -103,7 +104,7 @@ class BackendClient:
     `counts` counts the outcomes: "2xx" to "5xx" by status, "silent" (no response in time), "unreachable",
     "untrusted" (a TLS certificate was refused, theirs or ours), "large", "nonsense" (JSON was expected),
     "busy" (too many calls at once), "paused" (the circuit breaker is open), and "failed" (an unexpected
-    exception).
+    exception). `latest` has the seconds that the latest calls took, answered or not.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class BackendClient:
     ) -> None:
         self.name = name
         self.counts: Counter[str] = Counter()
+        self.latest: deque[float] = deque(maxlen=LATEST)
         self._reactor = reactor
         self._options = options
         self._base, made = agent_for(base, options, reactor, dial)
@@ -134,6 +136,28 @@ class BackendClient:
         Is the circuit breaker open?
         """
         return self._breaker.open
+
+    @property
+    def url(self) -> str:
+        """
+        Its URL, without a user and password.
+        """
+        head, at, rest = self._said.rpartition("@")
+        return f"{head.partition('://')[0]}://{rest}" if at and "://" in head else self._said
+
+    @property
+    def since(self) -> float:
+        """
+        When the circuit breaker last opened or closed, by the node's clock.
+        """
+        return self._breaker.since
+
+    @property
+    def queued(self) -> int:
+        """
+        The number of calls that wait for others.
+        """
+        return len(self._slots.waiting)
 
     @property
     def under_way(self) -> int:
@@ -191,6 +215,7 @@ class BackendClient:
         except CancelledError:
             # Other calls used up the time; the back end got no request.
             raise self._rejected("paused" if self.down else "busy") from None
+        began = self._reactor.seconds()
         try:
             answer = await self._attempts(method, url, headers, data, attempts, late)
         except Exception as why:
@@ -213,6 +238,7 @@ class BackendClient:
             self.counts[f"{answer.status // 100}xx"] += 1
             return answer
         finally:
+            self.latest.append(self._reactor.seconds() - began)
             self._slots.release()
 
     async def _attempts(

@@ -5,7 +5,7 @@ Seed 002: session management "manages the registry of protocol stubs and connect
 Nodes to support the routing of messages to these components". The router looks up responders only here.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -38,10 +38,25 @@ class Responder(Protocol):
 class BackEnd(Protocol):
     """
     A server that the node calls, with its calls counted by outcome; `down`: is its circuit breaker open?
+
+    `since` is when that last changed, by the node's clock; `latest` has the seconds of the latest calls.
     """
 
     name: str
     counts: Counter[str]
+    latest: deque[float]
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def since(self) -> float: ...
+
+    @property
+    def under_way(self) -> int: ...
+
+    @property
+    def queued(self) -> int: ...
 
     @property
     def down(self) -> bool: ...

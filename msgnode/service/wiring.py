@@ -86,6 +86,7 @@ def add_domain_registry(node: Node, rest: BackendClient) -> DomainRegistry:
     registry = DomainRegistry(config.domain, rest, config.registry, node.publish, node.registered)
     if config.registry.url == "embedded":
         registry.payer = partial(payer, node)
+    node.registry = registry
     node.components.offer("domain registry", registry, (registry.address, f"{registry.address}/"))
     return registry
 

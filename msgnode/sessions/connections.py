@@ -30,7 +30,8 @@ class Connections:
     longer serves its session; `chance` returns numbers from 0 to 1, which spread the reconnect delays of
     clients.
 
-    `by_connector` counts the open connections. `refuses` says why a new connection is refused, if it is, and
+    `by_connector` counts the open connections, `by_local_address` those for which `local_address` returns the
+    address of this machine that they came to. `refuses` says why a new connection is refused, if it is, and
     `on_refused` is called for each.
     """
 
@@ -48,6 +49,8 @@ class Connections:
         # Called with each connection that is lost, or opens a session.
         self.left: Callable[[Connection], object] = _ignore
         self.by_connector: Counter[str] = Counter()
+        self.by_local_address: Counter[str] = Counter()
+        self.local_address: Callable[[Connection], str] = _nowhere
         self.closed = ClosedConnections(wall)
         self.refuses: Callable[[Connection], Closing | None] = _refuse_none
         self.on_refused: Callable[[Connection, Closing], object] = _ignore_refusal
@@ -105,8 +108,12 @@ class Connections:
     def _add(self, connection: Connection) -> None:
         if connection not in self._all:
             self._last_number += 1
-            self._all[connection] = ConnectionRecord(self._last_number, connection, self.closed.wall())
+            record = ConnectionRecord(self._last_number, connection, self.closed.wall())
+            self._all[connection] = record
             self.by_connector[connection.connector] += 1
+            record.local_address = self.local_address(connection)
+            if record.local_address:
+                self.by_local_address[record.local_address] += 1
 
     def record(self, connection: Connection) -> ConnectionRecord | None:
         """
@@ -144,9 +151,15 @@ class Connections:
                 record.leave(session)
             record.peer = connection.peer  # in the PROXY protocol it is known late
             self.by_connector[record.connector] -= 1
+            self._count_off(record.local_address)
             self.closed.add(record, code, reason)
         if self._stopped is not None and not self._stopped.called and not self._all:
             self._stopped.callback(None)
+
+    def _count_off(self, address: str) -> None:
+        self.by_local_address[address] -= 1
+        if self.by_local_address[address] <= 0:
+            del self.by_local_address[address]
 
     def detach(self, connection: Connection) -> None:
         """
@@ -294,6 +307,10 @@ class Connections:
             inbox = session.mailbox.inbox
             if inbox is not None and inbox.unacknowledged:
                 inbox.send_ack()
+
+
+def _nowhere(connection: Connection) -> str:
+    return ""
 
 
 def _refuse_none(connection: Connection) -> Closing | None:

@@ -136,10 +136,14 @@ class MessageLog(Protocol):
     """
 
     live: int  # bytes of undelivered messages
+    size: int  # bytes on disk
     rewriting: bool  # all is being rewritten; the earlier records are valid until that is done
 
     @property
     def failing(self) -> str | None: ...
+
+    @property
+    def segments(self) -> int: ...
 
     @property
     def offset(self) -> int:
@@ -172,6 +176,8 @@ class NullMessageLog:
 
     failing: str | None = None
     live = 0
+    size = 0
+    segments = 0
     offset = 0
     rewriting = False
 

@@ -442,6 +442,12 @@ class Sessions(Service):
         self.connections.session_changed(connection, before, session)
         self.data_plane.session_changed(connection)
 
+    def is_superseding(self, session: Session) -> bool:
+        """
+        Is an older connection of the session still open?
+        """
+        return session in self._superseded
+
     def count_carried(self, session: Session) -> None:
         """
         Adds what the data plane has carried for the session to its counters.

@@ -104,6 +104,13 @@ class Spool:
             return str(self.wrong) or type(self.wrong).__name__
         return REWRITING if self.rewriting else None
 
+    @property
+    def segments(self) -> int:
+        """
+        The number of segments on disk.
+        """
+        return len(self._files)
+
     # -- starting and stopping ---------------------------------------------
 
     def open(self) -> dict[int, SessionRecovery]:

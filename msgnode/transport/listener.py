@@ -2,7 +2,6 @@
 A listening port for clients or operators, over TLS if it has a certificate.
 """
 
-import os
 import re
 from errno import EADDRINUSE
 from typing import Any
@@ -14,7 +13,7 @@ from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
 from msgnode.config.schema import ConfigError, Listen
-from msgnode.transport.sockets import SharedPorts, keep_alive
+from msgnode.transport.sockets import SharedPorts, address_name, keep_alive
 from msgnode.transport.tls import as_table, over_tls
 
 log = Logger()
@@ -110,8 +109,7 @@ class Listener(StreamServerEndpointService):
 
 
 def _where(port: IListeningPort) -> str:
-    host: Any = port.getHost()
-    return f"{host.host}:{host.port}" if hasattr(host, "port") else f"unix:{os.fsdecode(host.name)}"
+    return address_name(port.getHost())
 
 
 def _hint(kind: str, endpoint: str, tls: bool) -> str:

@@ -3,6 +3,7 @@ Sockets of client connections: keepalive, read size, bearer tokens, the name in 
 figures that the kernel has.
 """
 
+import os
 import socket
 import struct
 from base64 import urlsafe_b64decode
@@ -33,6 +34,7 @@ KEEPALIVE = (
 
 MAX_WRAPPED = 3  # transports around a socket: TLS is one
 RTT_AT = 68  # of tcpi_rtt in struct tcp_info, in microseconds
+LAST_SENT_AT = 44  # of tcpi_last_data_sent, in milliseconds ago
 
 
 def limit_read_size(transport: Any) -> None:
@@ -165,18 +167,33 @@ def rtt_ms(connection: Any) -> float | None:
     """
     The round trip of a TCP connection in milliseconds; that of a proxy's, if it came through one.
     """
+    micros = _tcp_info(connection, RTT_AT)
+    return None if micros is None else round(micros / 1000, 3)
+
+
+def sent_before_ms(connection: Any) -> int | None:
+    """
+    How many milliseconds ago the kernel last sent data on a TCP connection.
+    """
+    return _tcp_info(connection, LAST_SENT_AT)
+
+
+def _tcp_info(connection: Any, at: int) -> int | None:
+    """
+    One field of the kernel's struct tcp_info (tcp(7)) about a connection; None if it is no TCP connection.
+    """
     found = _socket(connection)
     option = getattr(socket, "TCP_INFO", None)
     if found is None or option is None or found.family not in (socket.AF_INET, socket.AF_INET6):
         return None
     try:
-        data = found.getsockopt(socket.IPPROTO_TCP, option, RTT_AT + 4)
+        data = found.getsockopt(socket.IPPROTO_TCP, option, at + 4)
     except OSError:
         return None
-    if len(data) < RTT_AT + 4:
+    if len(data) < at + 4:
         return None
-    micros: int = struct.unpack_from("=I", data, RTT_AT)[0]
-    return round(micros / 1000, 3)
+    field: int = struct.unpack_from("=I", data, at)[0]
+    return field
 
 
 def unsent_bytes(connection: Any) -> int | None:
@@ -191,6 +208,27 @@ def unsent_bytes(connection: Any) -> int | None:
     except (OSError, ValueError):
         return None
     return size
+
+
+def local_address(connection: Any) -> str:
+    """
+    The address of this machine that a client connected to, `host:port` or `unix:path`; "" if its connection
+    has no socket of its own.
+    """
+    transport = getattr(connection, "transport", None)
+    while isinstance(transport, ProtocolWrapper):  # the PROXY protocol names another address
+        transport = transport.transport
+    return address_name(getattr(transport, "getHost", lambda: None)())
+
+
+def address_name(host: Any) -> str:
+    """
+    An address of this machine as a listener shows it; "" if it is none.
+    """
+    if hasattr(host, "port"):
+        return f"{host.host}:{host.port}"
+    name = getattr(host, "name", None)
+    return "" if name is None else f"unix:{os.fsdecode(name)}"
 
 
 def _socket(connection: Any) -> socket.socket | None:

@@ -3,13 +3,21 @@
 """
 
 import json
+from collections import Counter, deque
+from typing import Any
 
+import twisted
+from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.reads.config_report import without_secrets
 from msgnode.admin.reads.session_list import KEYS
+from msgnode.protocol.errors import Rejected
 from msgnode.sessions.principal import Principal
 from tests.support.admin_case import A, AdminCase, B, C, url
+from tests.support.made_policies import rule, use
 from tests.support.poll_runtime import PollRuntime
 from tests.support.runtimes import WebSocketRuntime, dumps
+
+ROOM = "comm://example.org/room"
 
 
 class SessionTests(AdminCase):
@@ -259,6 +267,52 @@ class AddressTests(AdminCase):
         self.assertTrue(self.get(f"addresses/{url(manager)}")["is_of_node"])
         self.assertEqual(0, self.get(f"addresses/{url('comm://nobody')}")["number"])
 
+    def test_policies_say_what_they_would_decide_about_a_session_and_its_address(self) -> None:
+        """
+        At connect, subscribe and in, with the rule; nothing is counted.
+        """
+        use(self.node, rule("deny", {"direction": {"equals": "subscribe"}}, id="no-topics"), rule("permit"))
+        before = dict(self.node.counts.refused)
+
+        words = self.get(f"sessions/{url(A)}?to={url('comm://x/room')}&type=update")["policy"]
+        self.assertEqual(
+            [("connect", "permit", True), ("subscribe", "deny", False), ("in", "permit", True)],
+            [(each["point"], each["effect"], each["passes"]) for each in words],
+        )
+        self.assertIn("no-topics", words[1]["rule"])
+        self.assertEqual("deny", self.get(f"addresses/{url(A)}")["hearers"][0]["subscribe"])
+        self.assertEqual(before, dict(self.node.counts.refused))
+
+    def test_without_policies_there_is_no_word_of_them(self) -> None:
+        """
+        An empty list, an empty text.
+        """
+        self.assertEqual([], self.get(f"sessions/{url(A)}")["policy"])
+        self.assertEqual("", self.get(f"addresses/{url(A)}")["hearers"][0]["subscribe"])
+
+    def test_an_entry_of_the_registry_is_beside_its_address(self) -> None:
+        """
+        By address, by user; none is no error, a registry that fails is one in words.
+        """
+        self.node.registry = FakeRegistry()
+
+        self.assertEqual({ROOM: {"status": "live"}}, self.get(f"addresses/{url(ROOM)}")["registry"])
+        self.assertIsNone(self.get(f"addresses/{url('comm://x/none')}")["registry"])
+        found = self.get(f"addresses/{url('comm://x/broken')}")
+        self.assertEqual((None, "no answer"), (found["registry"], found["registry_error"]))
+        self.assertEqual({ROOM: {"status": "live"}}, self.get(f"registry?url={url(ROOM)}")["entries"])
+        self.assertEqual(1, self.get(f"registry?user={url(ROOM)}")["number"])
+        self.assertEqual(0, self.get("registry?user=none")["number"])
+        self.assertRefused(self.request("GET", "registry"), 400, "user and url")
+        self.assertRefused(self.request("GET", "registry?url=broken"), 504, "no answer")
+
+    def test_a_node_without_a_registry_says_so(self) -> None:
+        """
+        404, in words.
+        """
+        self.node.registry = None
+        self.assertRefused(self.request("GET", "registry?user=x"), 404, "calls no domain registry")
+
     def test_addresses_are_found_by_their_beginning(self) -> None:
         """
         In pages; without a beginning it is an error.
@@ -275,6 +329,19 @@ class AddressTests(AdminCase):
             cursor = found["next"]
         self.assertEqual(sorted(addresses), sorted(seen))
         self.assertRefused(self.request("GET", "addresses"), 400, "prefix")
+
+
+class FakeRegistry:
+    """
+    The registry of one entry, which does not answer about what is broken.
+    """
+
+    async def find(self, resource: str, deadline: float | None = None) -> dict[str, Any]:
+        if "broken" in resource:
+            raise Rejected("no answer", 504, "back-end")
+        if resource == ROOM:
+            return {"code": 200, "value": {ROOM: {"status": "live"}}}
+        return {"code": 404, "description": "Not Found"}
 
 
 class RefusalTests(AdminCase):
@@ -298,6 +365,21 @@ class RefusalTests(AdminCase):
             self.assertEqual([], self.get(f"refusals{query}")["refusals"])
 
 
+class Calls:
+    """
+    A back end that is called.
+    """
+
+    name = "calls"
+    url = "https://calls.example.org"
+    counts: Any = Counter({"2xx": 100})
+    latest: Any = deque(number / 100 for number in range(100))
+    since = 0.0
+    under_way = 2
+    queued = 1
+    down = False
+
+
 class NodeTests(AdminCase):
     """
     `node`, `config`, `top`, `series`, `pools`
@@ -318,6 +400,36 @@ class NodeTests(AdminCase):
         self.assertEqual({"used": 2, "limit": 2}, found["uses"]["sessions"])
         self.assertIn("sessions: 2 of 2 are used (100%)", [each["text"] for each in found["troubles"]])
         self.assertGreater(found["rss"], 0)
+        self.assertEqual(twisted.__version__, found["twisted"])
+        self.assertEqual({"bytes": 0, "segments": 0, "owed_bytes": 0}, found["spool"])
+
+    def test_a_back_end_has_its_url_its_calls_and_their_time(self) -> None:
+        """
+        Without a password; while its breaker is open, one call under way is a trial.
+        """
+        calls = Calls()
+        self.node.components.call(calls)
+
+        [row] = [each for each in self.get("node")["back_ends"] if each["name"] == "calls"]
+        self.assertEqual(
+            ("closed", 2, 1, 0.98), tuple(row[key] for key in ("state", "in_flight", "queued", "p99"))
+        )
+        calls.down = True
+        [row] = [each for each in self.get("node")["back_ends"] if each["name"] == "calls"]
+        self.assertEqual("trial", row["state"])
+
+    def test_rates_of_a_session_are_those_of_top(self) -> None:
+        """
+        None before it is asked.
+        """
+        self.assertIsNone(self.get(f"sessions/{url(A)}")["session"]["in_rate"])
+        self.get("top")
+        for _ in range(10):
+            self.device.send(dumps({"id": 1, "type": "update", "from": f"{A}/x", "to": f"{B}/y"}))
+        self.net.advance(1)
+
+        self.assertGreater(self.get(f"sessions/{url(A)}")["session"]["in_rate"], 0)
+        self.assertGreater(self.get(f"sessions/{url(B)}")["session"]["out_rate"], 0)
 
     def test_the_configuration_has_the_origin_of_each_key_and_no_secret(self) -> None:
         """
@@ -391,6 +503,27 @@ class NodeTests(AdminCase):
         self.assertEqual(before["series"], self.get(query)["series"])
         history.stopService()
         self.assertRefused(self.request("GET", "series?names=luck"), 400, "in_messages")
+
+    def test_history_goes_on_when_the_clock_is_set_back(self) -> None:
+        """
+        Nothing of the time that is now ahead is shown as of another time, and uptime and lifetimes go on.
+        """
+        facts: NodeFacts = self.net.operations.inspector.facts
+        back = [0.0]
+        facts.wall = lambda: self.net.wall() + 20_000 - back[0]
+        history = self.net.operations.history
+        history.startService()
+        self.addCleanup(history.stopService)
+        self.net.advance(60)
+        self.browser.drop()
+        back[0] = 600.0
+        self.net.advance(60)
+
+        values = self.get("series?names=sessions_attached")["series"]["sessions_attached"]
+        self.assertEqual({1, None}, set(values))
+        self.assertEqual(12, len([value for value in values if value is not None]))
+        self.assertEqual(120, self.get("node")["uptime"])
+        self.assertLessEqual(0, self.get("connections")["connections"][0]["lifetime"])
 
     def test_pools_show_who_has_each_address(self) -> None:
         """

@@ -32,6 +32,7 @@ class LinksCase(SynchronousTestCase):
 
     def ask(self, method: str, path: str, token: str | None = None, **headers: str) -> Response:
         headers["Authorization"] = f"Bearer {self.token if token is None else token}"
+        headers.setdefault("X_Reason", "it is a test")
         return self.http.request(method, path, **headers)
 
     def order(self, order: str, domain: str = "b.example") -> Any:
@@ -186,12 +187,36 @@ class LinksTests(LinksCase):
         self.order("forget")
         self.ask("POST", f"{LINKS}/x.example/pause")
 
-        lines = list(self.net.operations.audit.recent)
+        lines = [line for line in self.net.operations.audit.recent if line["phase"] == "result"]
         self.assertEqual(
-            [("link pause", ["b.example"], "maintenance", True), ("link forget", ["b.example"], "", True)],
-            [tuple(line[key] for key in ("action", "target", "reason", "ok")) for line in lines[:2]],
+            [
+                ("link pause", ["b.example"], "maintenance", True),
+                ("link forget", ["b.example"], "it is a test", True),
+                ("link pause", ["x.example"], "it is a test", False),
+            ],
+            [tuple(line[key] for key in ("action", "target", "reason", "ok")) for line in lines],
         )
-        self.assertEqual([("link pause", False)], [(line["action"], line["ok"]) for line in lines[2:]])
+
+    def test_an_order_without_a_reason_is_refused_and_changes_nothing(self) -> None:
+        """
+        400, in words; `check` needs none.
+        """
+        for order in ("ban", "pause", "resume", "drain", "forget"):
+            answer = self.ask("POST", f"{LINKS}/b.example/{order}", X_Reason="")
+            self.assertRefused(answer, 400, "reason")
+        self.assertEqual("enabled", self.ask("GET", f"{LINKS}/b.example").json()["admin_state"])
+        self.assertEqual(200, self.ask("POST", f"{LINKS}/b.example/check", X_Reason="").status)
+
+    def test_a_dry_run_says_what_an_order_would_hit_and_does_nothing(self) -> None:
+        """
+        A domain, or messages; an unknown domain is 404.
+        """
+        found = self.ask("POST", f"{LINKS}/d.example/forget?dry_run=1").json()
+        self.assertEqual((1200, True, ["d.example"]), (found["done"], found["dry_run"], found["targets"]))
+        self.assertTrue(self.ask("POST", f"{LINKS}/b.example/ban?dry_run=1").json()["dry_run"])
+        self.assertEqual(404, self.ask("POST", f"{LINKS}/x.example/pause?dry_run=1").status)
+        self.assertEqual("enabled", self.ask("GET", f"{LINKS}/b.example").json()["admin_state"])
+        self.assertEqual(1200, self.order("forget", "d.example")["dropped"])
 
     def test_a_domain_may_be_banned_before_it_comes(self) -> None:
         """

@@ -82,6 +82,23 @@ class HTTPTests(DoorTests):
         self.assertEqual(412, self.ask("PUT", "policies", PERMIT, If_Match='"old"').status)
         self.assertEqual(200, self.ask("PUT", "policies", PERMIT, If_Match=got.headers["ETag"]).status)
 
+    def test_a_change_below_api_needs_a_reason_which_is_in_the_audit_log(self) -> None:
+        """
+        400 without one, and nothing is changed; below `/policy`, for older clients, it is optional.
+        """
+        path, data = "/api/v1/policy/policies", json.dumps(DENY).encode()
+        token = {"Authorization": f"Bearer {self.token}"}
+
+        refused = self.http.request("PUT", path, data, **token)
+        self.assertEqual(400, refused.status)
+        self.assertIn("reason", refused.json()["description"])
+        self.assertIsNone(self.net.policies.live)
+        self.assertEqual(200, self.http.request("PUT", path, data, X_Reason="closed today", **token).status)
+        self.assertEqual(200, self.ask("PUT", "policies", PERMIT).status)
+        self.assertEqual(400, self.ask("PUT", "policies", DENY, X_Reason="x").status)
+        lines = [(line["action"], line["reason"]) for line in self.net.operations.audit.recent]
+        self.assertEqual([("policy savePolicies", "closed today"), ("policy savePolicies", "")], lines)
+
     def test_put_wrong(self) -> None:
         """
         What is wrong is told by line, column and place; what was live stays.

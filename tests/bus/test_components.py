@@ -3,6 +3,7 @@ The registry of connectors, and node addresses that are served or answered where
 """
 
 import json
+from collections import deque
 from typing import Any
 
 from twisted.internet.task import Clock
@@ -139,6 +140,10 @@ class Silent:
 
     name = "silent"
     counts: Any = {"silent": 5}
+    latest: Any = deque([1.0])
+    url = "https://silent.example.org"
+    since = 0.0
+    under_way = queued = 0
     down = True
 
 

@@ -26,6 +26,7 @@ from tests.support.links_operations import A, B, sample
 from tests.support.network import Network
 
 LONG = "messaging.department.of.a.rather.large.company.example"
+REASON = ("--reason", "it is a test")
 VERBS = [*(("link", verb) for verb in link.commands), *(("route", verb) for verb in route.commands)]
 
 
@@ -80,7 +81,7 @@ class LinkTests(CommandCase):
         It does not name the list of all links.
         """
         for verb in ("ls", "check", "ban"):
-            arguments = ["link", verb, "", "--state", str(self.state)]
+            arguments = ["link", verb, "", "--state", str(self.state), *(REASON if verb == "ban" else ())]
             result = CliRunner().invoke(main, arguments, obj=self.http)
 
             self.assertEqual(USAGE, result.exit_code, verb)
@@ -187,8 +188,11 @@ class LinkTests(CommandCase):
         """
         Each order is carried out at the node.
         """
-        heads = [self.shown(f"link {order} b.example").splitlines()[0] for order in ("drain", "pause", "ban")]
-        state = self.json("link resume b.example")["admin_state"]
+        heads = [
+            self.shown(f"link {order} b.example --reason tested").splitlines()[0]
+            for order in ("drain", "pause", "ban")
+        ]
+        state = self.json("link resume b.example --reason tested")["admin_state"]
 
         self.assertEqual([f"b.example is {word}" for word in ("draining", "paused", "banned")], heads)
         self.assertEqual("enabled", state)
@@ -228,8 +232,8 @@ class LinkTests(CommandCase):
         """
         A script says --yes.
         """
-        refused = self.run_("link forget d.example", 2)
-        shown = self.shown("link forget d.example --yes")
+        refused = self.run_("link forget d.example --reason tested", 2)
+        shown = self.shown("link forget d.example --yes --reason tested")
 
         self.assertIn("confirm it with --yes", refused.stderr)
         self.assertEqual("1,200 messages for d.example dropped\n", shown)
@@ -332,7 +336,7 @@ class FailureTests(CommandCase):
         And with its code in JSON.
         """
         self.assertStops("link ls x.example", 1, "neither configured as a peer nor linked")
-        self.assertEqual(404, self.json("link pause x.example", 1)["code"])
+        self.assertEqual(404, self.json("link pause x.example --reason tested", 1)["code"])
         self.assertStops("route explain c.example --cost b.example", 1, "expected a cost as LINK=N")
         self.net.node.link_operations = None
         self.assertStops("link ls", 1, "add [federation] and [[peer]]")
@@ -361,7 +365,7 @@ class FailureTests(CommandCase):
         (self.state / "admin-token").write_text("# ours\nlook viewer\nmna_x\n")
 
         self.run_("link ls")
-        self.assertStops("link ban b.example", 1, "does not have the role operator")
+        self.assertStops("link ban b.example --reason tested", 1, "does not have the role operator")
 
         self.assertEqual({"look"}, set(self.http.tokens))
 

@@ -577,7 +577,7 @@ def test_link_and_route_speak_to_the_admin_listener_of_a_real_node(node: NodePro
     """
     at = ("--admin", f"http://127.0.0.1:{node.ports['admin']}", "--state", str(node.state))
     plain = [msgnode(node, *verb, *at) for verb in (("link", "ls"), ("route", "explain", "b.example"))]
-    told = msgnode(node, "link", "ban", "b.example", *at, "--json")
+    told = msgnode(node, "link", "ban", "b.example", "--reason", "it is a test", *at, "--json")
     web = msgnode(node, "link", "ls", *at[2:], "--admin", f"http://127.0.0.1:{node.ports['web']}")
     away = msgnode(node, "link", "ls", *at[2:], "--admin", "http://127.0.0.1:1")
 

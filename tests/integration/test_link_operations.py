@@ -21,6 +21,7 @@ from tests.support.authority import DAY, Authority
 
 MSGNODE = Path(sys.executable).with_name("msgnode")
 PORTS = {"a": free_port(), "b": free_port()}
+REASON = ("--reason", "it is a test")
 
 
 class LinkedNode(NodeProcess):
@@ -92,16 +93,16 @@ def test_operators_see_and_control_a_link_between_two_nodes(nodes: list[LinkedNo
     ]
 
     for order, state in (("pause", "paused"), ("ban", "banned")):
-        assert a.run("link", order, "b.example")[1]["admin_state"] == state
+        assert a.run("link", order, "b.example", *REASON)[1]["admin_state"] == state
         wait_for(lambda: not a.link()["dialled_by"])
         wait_for(lambda: a.run("route", "explain", "b.example")[0] == 1)
-        assert a.run("link", "resume", "b.example")[0] == 0
+        assert a.run("link", "resume", "b.example", *REASON)[0] == 0
         wait_for(lambda: a.link()["state"] == "up")
 
     with urlopen(f"http://127.0.0.1:{a.ports['admin']}/metrics", timeout=PATIENCE) as answer:
         metrics = answer.read().decode()
     assert 'msgnode_links{peer="b.example",state="up"} 1.0' in metrics
     assert 'msgnode_link_failures_total{peer="b.example"}' in metrics
-    assert a.run("link", "forget", "--yes", "b.example")[1] == {"domain": "b.example", "dropped": 0}
-    assert a.run("link", "pause", "x.example")[1]["code"] == 404
+    assert a.run("link", "forget", "--yes", "b.example", *REASON)[1] == {"domain": "b.example", "dropped": 0}
+    assert a.run("link", "pause", "x.example", *REASON)[1]["code"] == 404
     assert b.run("link", "ls")[1]["node"] == "mn://b.example/n1"

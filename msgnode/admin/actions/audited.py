@@ -17,7 +17,7 @@ log = Logger()
 
 MIN_REASON_CHARS, MAX_REASON_CHARS = 3, 200
 MAX_SHOWN = 100  # targets in an answer
-URGENT = {"kick", "ban", "drain"}  # done even if the audit log cannot be written
+URGENT = {"kick", "ban", "drain", "link ban", "link drain"}  # done even if the audit log cannot be written
 
 
 class ActionResult(msgspec.Struct, kw_only=True):

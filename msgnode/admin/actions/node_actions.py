@@ -173,7 +173,7 @@ class NodeActions(Service):
         report.policy = policy
         effect = policy.get("effect") if isinstance(policy, dict) else None
         address = report.to
-        ready = [each for each in address.hearers if each.state == "attached"]
+        ready = [each for each in address.hearers if each.state in ("attached", "superseding")]
         if not report.session:
             report.outcome, report.text = "refused", "no session here may send from that address"
         elif effect not in (None, "permit", "not applicable", "notapplicable"):

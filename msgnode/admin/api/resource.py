@@ -85,7 +85,7 @@ class AdminAPI(Resource):
         where = fields.pop("node", "") if endpoint.is_read else ""
         if where:
             return self.reach.ask(where, endpoint, parts, fields, operator)
-        return self.reach.act(endpoint, self._call(endpoint, request, operator, parts, fields))
+        return self.reach.act(endpoint, read_call(endpoint, request, operator, parts, fields))
 
     def _find(self, request: Request, path: list[str]) -> tuple[Endpoint, dict[str, str]]:
         verb = request.method.decode("latin-1")[:20]
@@ -105,36 +105,6 @@ class AdminAPI(Resource):
         known = ", ".join(sorted({each.path.partition("/")[0] for each in self.endpoints}))
         text = f"nothing at /api/v1/{'/'.join(path)[:200]}; there are {known} (/api/v1/{OPENAPI})"
         raise Rejected(text, 404, "not-found")
-
-    @staticmethod
-    def _call(
-        endpoint: Endpoint,
-        request: Request,
-        operator: Operator,
-        parts: dict[str, str],
-        fields: dict[str, str],
-    ) -> Call:
-        dry_run, confirm = False, None
-        if endpoint.verb != "GET":
-            dry_run = fields.pop("dry_run", "0").lower() not in ("", "0", "false")
-            if "confirm" in fields:
-                text = fields.pop("confirm")
-                if not (text.isascii() and text.isdigit() and len(text) < 10):
-                    raise Rejected(f"parameter confirm: expected a number, found {text[:40]!r}")
-                confirm = int(text)
-        query = read_query(endpoint.query, fields)
-        body = None
-        if endpoint.body is not None:
-            assert request.content is not None
-            data = request.content.read()
-            reason = next(iter(request.requestHeaders.getRawHeaders(b"X-Reason", [])), b"")
-            if reason and not data:
-                data = msgspec.json.encode({"reason": reason.decode("utf-8", "replace")})
-            body = read_body(endpoint.body, data)
-        agent = next(iter(request.requestHeaders.getRawHeaders(b"User-Agent", [])), b"")
-        via = "cli" if agent.startswith(b"msgnode-cli") else "api"
-        peer = peer_name(request.getClientAddress())
-        return Call(operator, peer, via, parts, query, body, dry_run, confirm)
 
     # -- answers ----------------------------------------------------------------------------
 
@@ -164,6 +134,39 @@ class _Leaf(Resource):
 
     def render(self, request: Request) -> bytes | int:
         return self._api.respond(request, self._path)
+
+
+def read_call(
+    endpoint: Endpoint,
+    request: Request,
+    operator: Operator,
+    parts: dict[str, str],
+    fields: dict[str, str],
+) -> Call:
+    """
+    The call of an endpoint that a request makes. Raises Rejected.
+    """
+    dry_run, confirm = False, None
+    if endpoint.verb != "GET":
+        dry_run = fields.pop("dry_run", "0").lower() not in ("", "0", "false")
+        if "confirm" in fields:
+            text = fields.pop("confirm")
+            if not (text.isascii() and text.isdigit() and len(text) < 10):
+                raise Rejected(f"parameter confirm: expected a number, found {text[:40]!r}")
+            confirm = int(text)
+    query = read_query(endpoint.query, fields)
+    body = None
+    if endpoint.body is not None:
+        assert request.content is not None
+        data = request.content.read()
+        reason = next(iter(request.requestHeaders.getRawHeaders(b"X-Reason", [])), b"")
+        if reason and not data:
+            data = msgspec.json.encode({"reason": reason.decode("utf-8", "replace")})
+        body = read_body(endpoint.body, data)
+    agent = next(iter(request.requestHeaders.getRawHeaders(b"User-Agent", [])), b"")
+    via = "cli" if agent.startswith(b"msgnode-cli") else "api"
+    peer = peer_name(request.getClientAddress())
+    return Call(operator, peer, via, parts, query, body, dry_run, confirm)
 
 
 def long_list(found: Any) -> str | None:

@@ -167,7 +167,7 @@ class Views:
                 "sort": query.get("sort", "runtime"),
                 "presets": PRESETS,
                 "columns": COLUMNS,
-                "states": ("attached", "away", "slow"),
+                "states": ("attached", "away", "slow", "superseding"),
                 "nodes": self._topology.names if self._topology.is_cluster else [],
                 "may_act": visit.may("operator") and not query.get("node"),
                 "now": self._wall(),
@@ -193,11 +193,14 @@ class Views:
                 "found": found,
                 "session": found["session"],
                 "events": events[:20],
+                "to": visit.query.get("to", ""),
+                "type": visit.query.get("type", "create"),
                 "may_act": visit.may("operator"),
                 "now": self._wall(),
             }
 
-        return self._get(visit, "sessions", runtime).addCallback(shown)
+        asked = {name: visit.query[name] for name in ("to", "type") if visit.query.get(name)}
+        return self._get(visit, "sessions", runtime, **asked).addCallback(shown)
 
     def refusals(self, visit: Visit) -> Deferred[Shown]:
         """

@@ -3,18 +3,21 @@ Addresses: who hears one, and why; and those that begin with a text.
 """
 
 from itertools import islice
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 from twisted.internet.defer import Deferred
 
+from msgnode.admin.lookups.policy_words import effect_at
 from msgnode.admin.reads.inspector import Inspector, checked_limit
 from msgnode.admin.reads.session_report import reasons
 from msgnode.admin.reads.session_rows import state_of
 from msgnode.admin.survey import in_slices
+from msgnode.policy.enforcement.points import SUBSCRIBE
 from msgnode.protocol.errors import Rejected
 
 MAX_HEARERS = 200
+MAX_JUDGED = 20  # hearers for which the policies are asked
 MAX_LOOKED_AT = 5000  # addresses in one request for a prefix
 
 
@@ -22,6 +25,10 @@ class Hearer(msgspec.Struct):
     """
     A session that hears an address, and why: `allocated`, `subscribed`, `learned`, `owned`, or `runtime` if
     the address is its runtimeURL or below.
+
+    `since` is when its connection opened or was lost, in seconds since 1970: a binding itself has no time.
+    `subscribe` is the effect of the policies if it subscribed the address now, "" without policies and
+    for all but the first 20.
     """
 
     runtime: str
@@ -29,13 +36,18 @@ class Hearer(msgspec.Struct):
     connector: str
     peer: str
     user: str
+    since: float
     why: list[str]
+    subscribe: str
 
 
 class AddressReport(msgspec.Struct):
     """
     An address: the sessions that hear it, at most 200; the owner; the runtime it lies below; whether it is an
     address of the node itself, or one of a pool; and the other nodes of the domain that hold it.
+
+    `registry` is its entry in the domain registry, null if there is none; `registry_error` says why it could
+    not be read.
     """
 
     address: str
@@ -47,12 +59,8 @@ class AddressReport(msgspec.Struct):
     pool: str
     is_leased: bool
     held_by: list[str]
-
-
-class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """
-    No parameters.
-    """
+    registry: Any = None
+    registry_error: str = ""
 
 
 class PrefixQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -98,16 +106,18 @@ def report_address(inspector: Inspector, address: str) -> AddressReport:
     scheme = address.partition(":")[0]
     pool = scheme if node.allocation.has(scheme, address) else ""
     hearers = []
-    for session in islice(found, MAX_HEARERS):
+    for number, session in enumerate(islice(found, MAX_HEARERS)):
         connection = session.connection
         hearers.append(
             Hearer(
                 session.runtime,
-                state_of(session),
+                state_of(session, inspector),
                 connection.connector if connection is not None else "",
                 connection.peer if connection is not None else "",
                 session.identity,
+                round(inspector.wall_of(session.since), 3),
                 reasons(session.bindings.get(address, 0)) or (["runtime"] if session is below else []),
+                effect_at(SUBSCRIBE, address, session, node.enforcement) if number < MAX_JUDGED else "",
             )
         )
     cluster = node.router.cluster

@@ -15,6 +15,7 @@ from msgnode.node import Node
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.peer_address import ip_of, network_of, peer_host
 from msgnode.sessions.session import Session
+from msgnode.transport.sockets import local_address
 
 MAX_WALKS = 2  # through all sessions at a time
 MAX_LIMIT = 1000
@@ -45,6 +46,17 @@ class Inspector:
         self.clock = clock
         self.process = ProcessFigures()
         self.walks = 0
+        # Messages in and out a second of a session, None while they are not measured.
+        self.rates: Callable[[Session], tuple[float | None, float | None]] = _not_measured
+        node.sessions.connections.local_address = local_address
+        self._began = clock.seconds()
+
+    @property
+    def uptime(self) -> float:
+        """
+        Seconds since the start, whatever happened to the wall clock.
+        """
+        return self.clock.seconds() - self._began
 
     def wall_of(self, at: float) -> float:
         """
@@ -75,6 +87,10 @@ class Inspector:
         if found is None:
             raise Rejected(f"there is no session {runtime[:200]!r} at this node", 404, "not-found")
         return found
+
+
+def _not_measured(session: Session) -> tuple[None, None]:
+    return None, None
 
 
 def checked_limit(limit: int) -> int:

@@ -4,17 +4,21 @@ The report on the node: version, load, limits, listeners, back ends, and what is
 
 import gc
 import os
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from msgnode.admin.health import sessions_by_state
 from msgnode.admin.reads.inspector import Inspector
+from msgnode.bus.components import BackEnd
 
 # From these on something is a trouble.
 EXPIRY_WARNING_SECONDS = 14 * 86400.0  # before the end of a certificate
 LAG_WARNING_SECONDS = 0.1
 SHARE_WARNING = 0.9  # of a limit
+CLIENT_KINDS = ("web", "line")
+EVERY_ADDRESS = ("0.0.0.0", "::", "")
 
 
 class LoopLag(msgspec.Struct):
@@ -30,6 +34,9 @@ class LoopLag(msgspec.Struct):
 class ListenerRow(msgspec.Struct):
     """
     A listener; with TLS the subject of its certificate, and its end in seconds since 1970.
+
+    `connections` has the open WebSockets and lines that came by it, null of a listener that is not for
+    clients. Requests to `/poll` and `/message` come and go by connections of their own.
     """
 
     kind: str
@@ -37,16 +44,36 @@ class ListenerRow(msgspec.Struct):
     tls: bool
     cert_subject: str
     cert_not_after: float | None
+    connections: int | None
 
 
 class BackEndRow(msgspec.Struct):
     """
-    A server that the node calls: `closed`, or `open` while its circuit breaker lets no call through.
+    A server that the node calls: `closed`, `open` while its circuit breaker lets no call through, or `trial`
+    while one call is let through to try; since then in seconds since 1970.
+
+    `p99` is the time that 99 of 100 of its latest 500 calls took at most, in seconds, with retries; null
+    before the first.
     """
 
     name: str
+    url: str
     state: str
+    since: float
+    in_flight: int
+    queued: int
     by_outcome: dict[str, int]
+    p99: float | None
+
+
+class SpoolReport(msgspec.Struct):
+    """
+    The spool of undelivered messages: bytes and segments on disk, and the bytes that are undelivered.
+    """
+
+    bytes: int
+    segments: int
+    owed_bytes: int
 
 
 class Use(msgspec.Struct):
@@ -102,6 +129,7 @@ class NodeReport(msgspec.Struct, kw_only=True):
 
     version: str
     python: str
+    twisted: str
     pid: int
     node: str
     domain: str
@@ -123,6 +151,7 @@ class NodeReport(msgspec.Struct, kw_only=True):
     totals: Totals
     listeners: list[ListenerRow]
     store: str
+    spool: SpoolReport
     disk_free: int
     fds: Use
     rss: int
@@ -143,18 +172,17 @@ def report_node(inspector: Inspector) -> NodeReport:
     last, counts = facts.last_reload, node.counts
     fds = Use(inspector.process.open_fds(), inspector.process.fd_limit)
     lag, used, listeners = lag_of(inspector), uses(inspector), _listeners(inspector)
-    back_ends = [
-        BackEndRow(each.name, "open" if each.down else "closed", dict(each.counts)) for each in node.back_ends
-    ]
+    log = node.message_log
     report = NodeReport(
         version=facts.version,
         python=facts.python,
+        twisted=facts.twisted,
         pid=os.getpid(),
         node=node.config.node,
         domain=node.config.domain,
         status="up",
         started=round(facts.started, 3),
-        uptime=round(facts.wall() - facts.started, 3),
+        uptime=round(inspector.uptime, 3),
         config_file=facts.config_file,
         config_revision=facts.revision,
         config_loaded_at=round(facts.config_loaded, 3),
@@ -178,12 +206,13 @@ def report_node(inspector: Inspector) -> NodeReport:
         ),
         listeners=listeners,
         store="none" if node.config.state == "none" else node.degraded_reason() or "ok",
+        spool=SpoolReport(log.size, log.segments, log.live),
         disk_free=int(node.watermark.free),
         fds=fds,
         rss=inspector.process.memory()[1],
         gc=list(gc.get_count()),
         loop_lag=lag,
-        back_ends=back_ends,
+        back_ends=[_back_end(each, inspector) for each in node.back_ends],
         policy_version=node.enforcement.version,
         troubles=[],
     )
@@ -248,11 +277,44 @@ def uses(inspector: Inspector) -> dict[str, Use]:
     }
 
 
+def _back_end(back_end: BackEnd, inspector: Inspector) -> BackEndRow:
+    state = "closed" if not back_end.down else "trial" if back_end.under_way else "open"
+    took = sorted(back_end.latest)
+    return BackEndRow(
+        back_end.name,
+        back_end.url,
+        state,
+        round(inspector.wall_of(back_end.since), 3),
+        back_end.under_way,
+        back_end.queued,
+        dict(back_end.counts),
+        round(took[int(0.99 * (len(took) - 1))], 6) if took else None,
+    )
+
+
 def _listeners(inspector: Inspector) -> list[ListenerRow]:
+    by_address = inspector.node.sessions.connections.by_local_address
     return [
-        ListenerRow(each.kind, each.where, each.tls, each.subject, each.not_after)
+        ListenerRow(
+            each.kind,
+            each.where,
+            each.tls,
+            each.subject,
+            each.not_after,
+            _connections(each.where, by_address) if each.kind in CLIENT_KINDS else None,
+        )
         for each in inspector.facts.listeners()
     ]
+
+
+def _connections(where: str, by_address: Mapping[str, int]) -> int:
+    """
+    The connections to a listener; one at every address of the machine has those to its port.
+    """
+    host, _, port = where.rpartition(":")
+    if host not in EVERY_ADDRESS:
+        return by_address.get(where, 0)
+    return sum(number for address, number in by_address.items() if address.rpartition(":")[2] == port)
 
 
 def troubles(report: NodeReport, inspector: Inspector) -> list[Trouble]:
@@ -281,7 +343,7 @@ def troubles(report: NodeReport, inspector: Inspector) -> list[Trouble]:
     if report.last_reload is not None and not report.last_reload.ok:
         add("warning", "config", f"the last reload failed: {report.last_reload.text}")
     for back_end in report.back_ends:
-        if back_end.state == "open":
+        if back_end.state != "closed":
             add("warning", "back-end", f"{back_end.name} does not answer; its circuit breaker is open")
     for name, use in {**report.uses, "fds": report.fds}.items():
         if use.limit and use.used > SHARE_WARNING * use.limit:

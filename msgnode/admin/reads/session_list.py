@@ -15,6 +15,7 @@ from msgnode.admin.reads.session_rows import (
     ATTACHED,
     AWAY,
     SLOW,
+    SUPERSEDING,
     SessionRow,
     oldest_waiting,
     reconnects,
@@ -26,7 +27,7 @@ from msgnode.admin.survey import each_of, in_slices
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.session import Session
 
-STATES = (ATTACHED, AWAY, SLOW)
+STATES = (ATTACHED, AWAY, SLOW, SUPERSEDING)
 
 
 def _unacked(session: Session, inspector: Inspector) -> int:
@@ -130,7 +131,7 @@ def tests_of(query: SessionQuery, inspector: Inspector) -> list[Callable[[Sessio
     if query.state:
         if query.state not in STATES:
             raise Rejected(f"parameter state: expected {', '.join(STATES)}, found {query.state[:40]!r}")
-        found.append(lambda session: state_of(session) == query.state)
+        found.append(lambda session: state_of(session, inspector) == query.state)
     if query.connector:
         found.append(lambda s: s.connection is not None and s.connection.connector == query.connector)
     if query.user:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from msgnode.admin.lookups.policy_words import PolicyWord, words_about
 from msgnode.admin.reads.inspector import Inspector
 from msgnode.admin.reads.refusal_list import RefusalRow, of_session
 from msgnode.admin.reads.session_rows import SessionRow, row_of
@@ -63,7 +64,8 @@ class TLSReport(msgspec.Struct):
 
 class SessionReport(msgspec.Struct):
     """
-    All about a session: at most 200 addresses, 50 queued messages and 20 refusals.
+    All about a session: at most 200 addresses, 50 queued messages and 20 refusals. `policy` is what the
+    policies would say, empty without policies.
     """
 
     session: SessionRow
@@ -75,14 +77,18 @@ class SessionReport(msgspec.Struct):
     outbox: OutboxReport | None
     queue: list[WaitingMessage]
     refusals: list[RefusalRow]
+    policy: list[PolicyWord]
 
 
 class AddressPage(msgspec.Struct, forbid_unknown_fields=True):
     """
-    The first address to show, by its place in the list.
+    The first address to show, by its place in the list; and about what to ask the policies: may it subscribe
+    the address `to`, and send a message of this `type` to it? By default `to` is its first address.
     """
 
     addresses_from: int = 0
+    to: str = ""
+    type: str = "create"
 
 
 def report_session(inspector: Inspector, runtime: str, query: AddressPage) -> SessionReport:
@@ -122,6 +128,14 @@ def report_session(inspector: Inspector, runtime: str, query: AddressPage) -> Se
             for kept in islice(session.mailbox.queued_messages(), MAX_WAITING)
         ],
         of_session(inspector, runtime, MAX_RECENT),
+        list(
+            words_about(
+                session,
+                inspector.node.enforcement,
+                query.to or next(iter(session.bindings), session.runtime),
+                query.type,
+            )
+        ),
     )
 
 

@@ -6,9 +6,9 @@ import msgspec
 
 from msgnode.admin.reads.inspector import Inspector
 from msgnode.sessions.session import HOUR_SECONDS, Session
-from msgnode.transport.sockets import rtt_ms, unsent_bytes
+from msgnode.transport.sockets import rtt_ms, sent_before_ms, unsent_bytes
 
-ATTACHED, AWAY, SLOW = "attached", "away", "slow"
+ATTACHED, AWAY, SLOW, SUPERSEDING = "attached", "away", "slow", "superseding"
 ANONYMOUS = "anonymous"
 
 
@@ -18,7 +18,10 @@ class SessionRow(msgspec.Struct, kw_only=True):
     opened or was lost, `opened_at` when the session was first opened, unknown for one from before a
     restart.
 
-    `slow`: it has a connection, and messages wait for it to be read. Counters begin when the node starts.
+    `slow`: it has a connection, and messages wait for it to be read. `superseding`: an older connection of it
+    is still open. Counters begin when the node starts. `in_rate` and `out_rate` are messages a second in the
+    last minute, while `top` is asked, else null. `last_out` is when bytes were last sent on its TCP
+    connection, also for a ping.
     `user_agent` is the program of the client, as it names itself. `oldest_waiting_s` is how long the oldest
     message waits, null if that is not known. `reconnects_1h` is about how often the client came back in the
     last hour. `rtt_ms` and `socket_buffer_bytes` are those of the connection's socket.
@@ -56,15 +59,26 @@ class SessionRow(msgspec.Struct, kw_only=True):
     out_bytes: int
     refused: int
     last_in: float | None
+    last_out: float | None
+    in_rate: float | None
+    out_rate: float | None
 
 
-def state_of(session: Session) -> str:
+def state_of(session: Session, inspector: Inspector) -> str:
     connection = session.connection
     if connection is None:
         return AWAY
     if connection.acks_by_request or session.ready is not None or not session.mailbox.queued:
-        return ATTACHED
+        return SUPERSEDING if inspector.node.sessions.is_superseding(session) else ATTACHED
     return SLOW
+
+
+def last_out(session: Session, inspector: Inspector) -> float | None:
+    """
+    When its client was last sent something, as the kernel knows it.
+    """
+    before = sent_before_ms(session.connection)
+    return None if before is None else round(inspector.facts.wall() - before / 1000, 3)
 
 
 def user_agent(session: Session) -> str:
@@ -92,9 +106,10 @@ def row_of(session: Session, inspector: Inspector) -> SessionRow:
     inspector.node.sessions.count_carried(session)
     connection, proof, mailbox, expiry = session.connection, session.proof, session.mailbox, session.expiry
     outbox = mailbox.outbox
+    in_rate, out_rate = inspector.rates(session)
     return SessionRow(
         runtime=session.runtime,
-        state=state_of(session),
+        state=state_of(session, inspector),
         since=round(inspector.wall_of(session.since), 3),
         opened_at=round(session.opened_at, 3) if session.opened_at else None,
         expires_at=(
@@ -127,4 +142,7 @@ def row_of(session: Session, inspector: Inspector) -> SessionRow:
         out_bytes=session.out_bytes,
         refused=session.refused,
         last_in=round(session.last_in / 1e9, 3) if session.last_in else None,
+        last_out=last_out(session, inspector),
+        in_rate=in_rate,
+        out_rate=out_rate,
     )

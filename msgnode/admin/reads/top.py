@@ -122,6 +122,17 @@ class Top:
         best.sort(key=lambda each: (-each[0], each[1]))
         return TopList(query.by, query.group, round(seconds, 3), [rows[name] for _, name in best])
 
+    def rates(self, session: Session) -> tuple[float | None, float | None]:
+        """
+        The messages of a session in and out a second since the oldest sample; None while there is none.
+        """
+        before = self._before.get(session)
+        seconds = self._inspector.clock.seconds() - self._samples[0].at if self._samples else 0.0
+        if before is None or seconds <= 0:
+            return None, None
+        came, went = session.in_messages - before[0], session.out_messages - before[2]
+        return round(came / seconds, 3), round(went / seconds, 3)
+
     def _go_on(self) -> None:
         clock = self._inspector.clock
         if clock.seconds() - self._asked > IDLE_SECONDS:

@@ -162,9 +162,15 @@ class DomainRegistry:
 
     # -- reading -----------------------------------------------------------------
 
-    async def _read(self, calls: list[Call]) -> dict[str, Any]:
+    async def find(self, resource: str, deadline: float | None = None) -> dict[str, Any]:
+        """
+        The body of the reply to a read of this resource, for an operator. Raises Rejected.
+        """
+        return await self._read(requests.reads({"resource": resource}, self._domain), deadline)
+
+    async def _read(self, calls: list[Call], deadline: float | None = None) -> dict[str, Any]:
         for number, call in enumerate(calls, 1):
-            answer = await self._ask(call)
+            answer = await self._ask(call, deadline)
             if answer.status != 404 or number == len(calls):
                 break
         if answer.status not in (200, 408):
@@ -301,9 +307,10 @@ class DomainRegistry:
 
     # -- the registry --------------------------------------------------------------
 
-    def _ask(self, call: Call) -> Deferred[Response]:
+    def _ask(self, call: Call, deadline: float | None = None) -> Deferred[Response]:
         headers = {PAYER: call.payer} if call.payer else None
-        return self._rest.request(call.method, call.path, call.body, headers, safe=call.method != "DELETE")
+        safe = call.method != "DELETE"
+        return self._rest.request(call.method, call.path, call.body, headers, safe=safe, deadline=deadline)
 
     def _failure(self, answer: Response, missing: list[str] | None = None) -> dict[str, Any]:
         """

@@ -155,7 +155,7 @@ def findings(node: dict[str, Any], given: dict[str, float], now: float) -> Itera
         text = f"the certificate of {listener['kind']} {listener['where']} ends in {left / 86400:.1f} days"
         level = CRITICAL if left < given["cert_crit"] else WARNING if left < given["cert_warn"] else OK
         yield Finding(level, "certificate", text, left, "s", given["cert_warn"], given["cert_crit"])
-    down = [each["name"] for each in node["back_ends"] if each["state"] == "open"]
+    down = [each["name"] for each in node["back_ends"] if each["state"] != "closed"]
     text = f"no answer from {', '.join(down)}" if down else f"{len(node['back_ends'])} back ends answer"
     yield Finding(WARNING if down else OK, "back_ends", text, len(down))
     last = node["last_reload"]

@@ -18,10 +18,11 @@ from msgnode.cli.admin.actions import (
     unbind,
     undrain,
 )
+from msgnode.cli.admin.addresses import address, pools, registry
 from msgnode.cli.admin.backup import backup
 from msgnode.cli.admin.check import check
 from msgnode.cli.admin.history import history
-from msgnode.cli.admin.lists import address, config, connections, memory, nodes, pools, sessions, stubs
+from msgnode.cli.admin.lists import config, connections, memory, nodes, sessions, stubs
 from msgnode.cli.admin.live import events, refusals, trace
 from msgnode.cli.admin.reports import session, status, why
 from msgnode.cli.admin.top import top
@@ -29,7 +30,21 @@ from msgnode.cli.admin.top import top
 VERBS = (
     *(status, top, sessions, session, connections, address, refusals, why, trace, events, probe),
     *(kick, purge, expire_token, unbind, take_back, ban, unban, bans, limit, unlimit, limits),
-    *(history, drain, undrain, reload, log_level, backup, config, memory, pools, nodes, stubs, stub),
+    *(
+        history,
+        drain,
+        undrain,
+        reload,
+        log_level,
+        backup,
+        config,
+        memory,
+        pools,
+        registry,
+        nodes,
+        stubs,
+        stub,
+    ),
     *(check, token, audit),
 )
 

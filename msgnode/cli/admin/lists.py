@@ -68,13 +68,13 @@ TOP = (
     Column("UNACKED", "unacked_bytes", size),
 )
 
-_limit = click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
-_cursor = click.option(
+takes_limit = click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+takes_cursor = click.option(
     "--cursor", default="", metavar="NEXT", help="The next page, as the one before names it."
 )
 
 
-def _more(found: dict[str, Any]) -> str:
+def more(found: dict[str, Any]) -> str:
     return f"more: --cursor {found['next']}" if found["next"] else ""
 
 
@@ -93,8 +93,8 @@ def _more(found: dict[str, Any]) -> str:
 @click.option("--anonymous", is_flag=True, help="Only those that showed no identity.")
 @click.option("--token-ends-in", type=Duration(), help="Only those whose token ends within this time.")
 @click.option("--sort", default="runtime", show_default=True, metavar="FIELD", help="-FIELD: largest first.")
-@_limit
-@_cursor
+@takes_limit
+@takes_cursor
 @shows
 def sessions(
     view: View,
@@ -120,7 +120,7 @@ def sessions(
     def draw(found: Any) -> Iterator[str]:
         yield from view.table(found["sessions"], SESSIONS)
         shown = f"{len(found['sessions']):,} of {found['matched']:,} that match"
-        yield from view.below(f"{shown}, of {count(found['total'], 'session')}", _more(found))
+        yield from view.below(f"{shown}, of {count(found['total'], 'session')}", more(found))
 
     query = [
         ("q", filter),
@@ -140,8 +140,8 @@ def sessions(
 @click.option("--peer", default="", help="Only those from this IP address or network.")
 @click.option("--code", type=int, help="Only those that closed with this code.")
 @click.option("--by", type=click.Choice(["client", "node", "admin"]), help="Only those that it closed.")
-@_limit
-@_cursor
+@takes_limit
+@takes_cursor
 @shows
 def connections(view: View, filter: str, closed: bool, **given: Any) -> None:
     """
@@ -157,82 +157,10 @@ def connections(view: View, filter: str, closed: bool, **given: Any) -> None:
     def draw(found: Any) -> Iterator[str]:
         yield from view.table(found["connections"], CLOSED if closed else CONNECTIONS)
         shown = f"{len(found['connections']):,} of {found['matched']:,} that match"
-        yield from view.below(shown, _more(found))
+        yield from view.below(shown, more(found))
 
     query = [("state", "closed" if closed else "open"), ("q", filter), *given.items()]
     view.show(draw, "connections", query=query)
-
-
-@click.command(short_help="Show who hears an address, or list addresses.")
-@click.argument("address", required=False, default="")
-@click.option("--prefix", default="", help="List the addresses that begin with this.")
-@_limit
-@_cursor
-@shows
-def address(view: View, address: str, prefix: str, **given: Any) -> None:
-    """
-    Show the sessions that hear ADDRESS, and why; or list addresses by their beginning.
-
-    \b
-    Examples:
-      msgnode admin address comm://example.org/chat/changes
-      msgnode admin address --prefix comm://example.org/
-    """
-    if bool(address) == bool(prefix):
-        raise click.UsageError("Give ADDRESS or --prefix.")
-    if address:
-        view.show(lambda found: _address(view, found), "addresses", address)
-        return
-    columns = (Column("ADDRESS", "address", name, True), Column("SESSIONS", "sessions", plain))
-
-    def draw(found: Any) -> Iterator[str]:
-        yield from view.table(found["addresses"], columns)
-        looked = f"{found['looked_at']:,} of {found['total']:,} addresses looked at"
-        yield from view.below(looked, _more(found))
-
-    view.show(draw, "addresses", query=[("prefix", prefix), *given.items()])
-
-
-def _address(view: View, found: dict[str, Any]) -> Iterator[str]:
-    columns = (
-        Column("RUNTIME", "runtime", name, True),
-        Column("STATE", "state", state, True),
-        Column("WHY", "why", plain, True),
-        Column("CONNECTOR", "connector", plain, True),
-        Column("PEER", "peer", plain, True),
-        Column("USER", "user", plain, True),
-    )
-    yield f"{printable(found['address'])}: heard by {count(found['number'], 'session')}"
-    if found["hearers"]:
-        yield from view.table(found["hearers"], columns)
-    for key, text in (("owner", "owned by"), ("below", "lies below the session")):
-        if found[key]:
-            yield f"{text} {printable(found[key])}"
-    if found["is_of_node"]:
-        yield "an address of the node itself"
-    if found["pool"]:
-        yield f"of the pool {printable(found['pool'])}, {'leased' if found['is_leased'] else 'free'}"
-    if found["held_by"]:
-        yield f"held by sessions at {plain(found['held_by'])}"
-
-
-@click.command(short_help="List pools of addresses, and who has which.")
-@click.argument("scheme", required=False, default="")
-@shows
-def pools(view: View, scheme: str) -> None:
-    """
-    List the pools of addresses and their leases.
-    """
-    columns = (Column("ADDRESS", "address", name, True), Column("SESSION", "session", name, True))
-
-    def draw(found: Any) -> Iterator[str]:
-        for each, number in found["sizes"].items():
-            clients = found.get("clients", {}).get(each, "anybody")
-            yield f"{printable(each)}: {found['leased'][each]:,} of {number:,} leased, for {clients}"
-        if found["leases"]:
-            yield from view.table(found["leases"], columns)
-
-    view.show(draw, "pools", query=[("scheme", scheme)])
 
 
 @click.command(short_help="List the stubs of foreign domains.")

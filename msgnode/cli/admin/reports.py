@@ -70,10 +70,13 @@ def _status(found: dict[str, Any]) -> Iterator[str]:
     yield f"limits     {', '.join(used) or 'less than 1 % of each is used'}"
     for each in found["listeners"]:
         ends = f", certificate ends in {left(each['cert_not_after'])}" if each["tls"] else ""
-        yield f"listener   {each['kind']:7} {printable(each['where'])}{ends}"
+        open_ = "" if each["connections"] is None else f", {count(each['connections'], 'connection')}"
+        yield f"listener   {each['kind']:7} {printable(each['where'])}{open_}{ends}"
     for each in found["back_ends"]:
         calls = ", ".join(f"{number:,} {outcome}" for outcome, number in each["by_outcome"].items())
-        yield f"back end   {printable(each['name'])}: circuit {each['state']}{f'; {calls}' if calls else ''}"
+        p99 = "" if each["p99"] is None else f", 99 % within {duration(each['p99'])}"
+        head = f"back end   {printable(each['name'])}: circuit {each['state']}"
+        yield f"{head}{f'; {calls}' if calls else ''}{p99}"
     reload = found["last_reload"]
     yield f"config     {printable(found['config_file']) or 'no file'}, revision {found['config_revision']}"
     if reload:
@@ -95,14 +98,14 @@ def session(view: View, runtime: str, addresses: bool) -> None:
     view.show(lambda found: _session(view, found, addresses), "sessions", runtime)
 
 
-TIMES = {"since", "opened_at", "last_in"}
+TIMES = {"since", "opened_at", "last_in", "last_out"}
 ENDS = {"expires_at", "token_expires_at"}
 
 
-def _session(view: View, found: dict[str, Any], with_addresses: bool) -> Iterator[str]:
-    row = found["session"]
-    if "node" in found:
-        yield f"at {printable(found['node'])}"
+def session_lines(row: dict[str, Any]) -> Iterator[str]:
+    """
+    The fields of a session that have a value, for human readers.
+    """
     for key, value in row.items():
         if value in (None, "", False):
             continue
@@ -115,6 +118,13 @@ def _session(view: View, found: dict[str, Any], with_addresses: bool) -> Iterato
         else:
             text = plain(value)
         yield f"{key.replace('_', ' '):18} {text}"
+
+
+def _session(view: View, found: dict[str, Any], with_addresses: bool) -> Iterator[str]:
+    row = found["session"]
+    if "node" in found:
+        yield f"at {printable(found['node'])}"
+    yield from session_lines(row)
     if found["tls"]:
         yield f"{'tls':18} {plain(list(found['tls'].values()))}"
     outbox = found["outbox"]
@@ -129,10 +139,14 @@ def _session(view: View, found: dict[str, Any], with_addresses: bool) -> Iterato
         yield from ["", *view.table(found["addresses"], columns)]
         if found["more_addresses"]:
             yield f"and {found['more_addresses']:,} more"
+    for word in found["policy"]:
+        text = word["effect"] + (f" by {word['rule']}" if word["rule"] else "")
+        what = f"{word['type']} to {word['to']}: {text}, {'passes' if word['passes'] else 'refused'}"
+        yield f"{'policy ' + word['point']:18} {printable(what)}"
     if found["refusals"]:
         yield from ["", "last refusals:"]
         for refusal in found["refusals"]:
-            yield from _refusal(refusal)
+            yield from refusal_lines(refusal)
 
 
 @click.command(short_help="Show why a message was refused, or those of a session.")
@@ -158,16 +172,19 @@ def why(client: AdminClient, what: str, limit: int) -> None:
     if not refusals:
         text = f"nothing of {printable(what)} is among the last {found['kept']:,} refusals"
         client.console.stop(text, REFUSED)
-    client.console.result("\n".join(line for each in refusals for line in _refusal(each)), found)
+    client.console.result("\n".join(line for each in refusals for line in refusal_lines(each)), found)
 
 
-def _refusal(found: dict[str, Any]) -> Iterator[str]:
+def refusal_lines(found: dict[str, Any]) -> Iterator[str]:
+    """
+    A refusal for human readers; events leave out fields that are empty.
+    """
     times = f" ({found['count']:,} times)" if found["count"] > 1 else ""
+    message = f"{found.get('type', '')} {found.get('id', '')}".strip() or "a message"
+    sender = found.get("from") or found.get("session")
     head = f"{clock(found['time'])}  {found['code']} {found['reason']}{times}"
-    yield printable(
-        f"{head}  {found['type']} {found['id']} -> {found['to']}  from {found['from'] or found['session']}"
-    )
-    rule = f"rule {found['rule']}: " if found["rule"] else ""
+    yield printable(f"{head}  {message} -> {found.get('to', '')}{f'  from {sender}' if sender else ''}")
+    rule = f"rule {found['rule']}: " if found.get("rule") else ""
     yield printable(f"          {rule}{found['text']}")
-    if found["remedy"]:
+    if found.get("remedy"):
         yield click.style(f"          {found['remedy']}", dim=True)

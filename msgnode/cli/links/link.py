@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from msgnode.cli import REFUSED, USAGE
+from msgnode.cli.admin.actions import acts, do, tell
 from msgnode.cli.links.admin_client import AdminClient, asks_admin
 from msgnode.cli.links.layout import colored, count, duration, short, table, terminal_columns
 from msgnode.cli.links.link_details import details
@@ -140,10 +141,12 @@ def _order(name: str, summary: str, text: str) -> None:
     """
 
     @_domain
-    @asks_admin
-    def command(domain: str, admin: str, state: Path | None, as_json: bool) -> None:
-        client = AdminClient(admin, state, as_json)
-        found = client.post("links", domain, name)
+    @acts
+    def command(client: AdminClient, domain: str, reason: str, dry_run: bool) -> None:
+        found = do(client, "links", domain, name, dry_run=dry_run, reason=reason)
+        if dry_run:
+            tell(client, name, found, "domain")
+            return
         head = f"{domain} is {colored(found['admin_state'], found['admin_state'])}"
         client.console.result("\n".join([head, "", *listing([found])]), found)
 
@@ -152,7 +155,7 @@ def _order(name: str, summary: str, text: str) -> None:
 
     \b
     Example:
-      msgnode link {name} b.example
+      msgnode link {name} b.example --reason "..."
 
     \b
     Exit code 0: done.  1: refused, or no such domain.
@@ -186,26 +189,29 @@ _order(
 @link.command(short_help="Drop what is undelivered for a domain.")
 @_domain
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@asks_admin
-def forget(domain: str, yes: bool, admin: str, state: Path | None, as_json: bool) -> None:
+@acts
+def forget(client: AdminClient, domain: str, yes: bool, reason: str, dry_run: bool) -> None:
     """
     Drop all messages for DOMAIN that it has not acknowledged; their senders are notified.
 
     \b
     Examples:
-      msgnode link forget b.example
-      msgnode link forget --yes b.example
+      msgnode link forget b.example --reason "the domain is gone"
+      msgnode link forget b.example --reason "the domain is gone" --yes
 
     \b
     Exit code 0: done.  1: refused, no such domain, or not confirmed.
     3: cannot connect.  4: no answer in time.
     """
-    client = AdminClient(admin, state, as_json)
+    if dry_run:
+        found = do(client, "links", domain, "forget", dry_run=True, reason=reason)
+        client.console.result(f"this would drop {count(found['done'], 'message')} for {domain}", found)
+        return
     if not yes:
-        if as_json or not sys.stdin.isatty():
+        if client.console.as_json or not sys.stdin.isatty():
             client.console.stop("forget drops messages; confirm it with --yes", USAGE)
         undelivered = sum(stream["undelivered"] for stream in client.get("links", domain)["streams"])
         if not click.confirm(f"Drop {count(undelivered, 'message')} for {domain}?", err=True):
             raise SystemExit(REFUSED)
-    found = client.post("links", domain, "forget")
+    found = do(client, "links", domain, "forget", reason=reason)
     client.console.result(f"{count(found['dropped'], 'message')} for {domain} dropped", found)

@@ -98,6 +98,25 @@ class ContextBuilder:
             came_from=getattr(message.origin, "came_from", None),
         )
 
+    def hypothetical(self, point: str, message: Message, session: Session) -> Context:
+        """
+        The context of a message that is not sent, as if the session sent it now.
+        """
+        message.origin = connection = session.connection
+        identity = None if connection is None else self.identity(point, connection)
+        if identity is None and session.identity:
+            identity = Identity(session.identity, account=session.identity)
+        return self.build(
+            point,
+            message,
+            identity=identity,
+            connector="" if connection is None else connection.connector,
+            peer="" if connection is None else connection.peer,
+            session=session.runtime,
+            owned=lambda: self._owners.owns(message.from_, session),
+            topic=lambda to: self._topic(point, to, session),
+        )
+
     def build(
         self,
         point: str,

@@ -286,6 +286,15 @@ class PolicyEnforcement:
             live.remember(key, verdict)
         return verdict
 
+    def judge(self, point: str, message: Message, session: Session) -> tuple[Decision, bool]:
+        """
+        Returns what the live policies would decide if the session sent this message now, and whether it would
+        pass; without an effect: no counter, no obligation, no cache. Raises Rejected.
+        """
+        assert self._live is not None
+        decision = self._live.program.decide(self.contexts.hypothetical(point, message, session))
+        return decision, self._passes(decision, point)
+
     def _passes(self, decision: Decision, point: str) -> bool:
         if decision.effect == NOT_APPLICABLE:
             return self._defaults[point]

@@ -38,9 +38,9 @@ class ConnectionRecord:
     """
     One connection: when it opened, and the session that it serves or served last.
 
-    The four counters are those of this session while the connection served it. `opened` and `closed` are
-    seconds since 1970. `by` says who closed it: CLIENT, NODE or ADMIN; `code` is 0 if the connection was lost
-    without a close code.
+    `local_address` is the address of this machine that it came to, if that is known. The four counters are
+    those of this session while the connection served it. `opened` and `closed` are seconds since 1970. `by`
+    says who closed it: CLIENT, NODE or ADMIN; `code` is 0 if the connection was lost without a close code.
     """
 
     __slots__ = (
@@ -51,6 +51,7 @@ class ConnectionRecord:
         "connector",
         "in_bytes",
         "in_messages",
+        "local_address",
         "number",
         "opened",
         "out_bytes",
@@ -66,7 +67,7 @@ class ConnectionRecord:
         self.connector = connection.connector
         self.peer = connection.peer
         self.opened = opened
-        self.session = self.user = self.reason = self.by = ""
+        self.session = self.user = self.reason = self.by = self.local_address = ""
         self.in_messages = self.in_bytes = self.out_messages = self.out_bytes = 0
         self.closing: Closing | None = None  # the reason, if the node closes it
         self.code = 0

@@ -1,0 +1,3 @@
+"""
+Lookups: what the policies and the domain registry say about a session or an address.
+"""
