@@ -58,7 +58,7 @@ class ClusterSessions:
         self._comparing: Joining | None = None
         self._started_at = 0.0
         self.local = LocalSessions(node, reactor, self._refused, members.copy_id)
-        flushing = Flushing(channel, reactor, self._acknowledged, self._expected)
+        flushing = Flushing(channel, reactor, self._acknowledged, self._expected, missing)
         self.moves = Moves(
             channel,
             self.local,
@@ -118,7 +118,8 @@ class ClusterSessions:
         The counts of moves, by event.
         """
         found: dict[str, int] = structs.asdict(self.moves.counts)
-        return found | {"unflushed": self.moves.flushing.timeouts, "standstills": self.gate.times_closed}
+        flushing, given_up = self.moves.flushing.timeouts, self.local.given_up
+        return found | {"unflushed": flushing, "given_up": given_up, "standstills": self.gate.times_closed}
 
     def under_way(self) -> dict[str, int]:
         """

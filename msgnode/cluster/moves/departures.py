@@ -91,7 +91,7 @@ class Departures:
         self.room()
         before = self._clock.seconds() - RETRY_SECONDS
         for id, handover in self.handovers.items():
-            if self.is_up and handover.sent_at < before:
+            if self.is_up and handover.sent_at < before and not handover.only_waits:
                 handover.offer_again()
                 self._moving.discard(id)
                 self._ready[id] = None

@@ -24,7 +24,8 @@ class _Round(msgspec.Struct, eq=False):
     waiters: list[Deferred[bool]]
     timer: IDelayedCall
     asked: list[str]
-    is_late: bool = False
+    is_late: bool
+    is_slow: bool = False  # has a member not answered in time that is not away?
 
 
 class Flushing:
@@ -33,6 +34,8 @@ class Flushing:
     who come meanwhile wait for the next. `acknowledged` fires when all that this node has sent to some
     members is acknowledged; `expected` are members without a link that will have one soon, or are not up any
     more since a moment. `send` sends a statement to a member.
+
+    Members that are `away` will be back later. Nothing waits for them, but what they have sent is late.
     """
 
     def __init__(
@@ -41,8 +44,11 @@ class Flushing:
         clock: IReactorTime,
         acknowledged: Callable[[Iterable[str]], Deferred[None]] = lambda nodes: succeed(None),
         expected: Callable[[], Iterable[str]] = tuple,
+        away: Callable[[], Iterable[str]] = tuple,
     ) -> None:
+        self.is_slow = False  # was a member late the last time that is not away?
         self._expected = expected
+        self._away = away
         self.send: Callable[[str, AnyStatement], None] = lambda node, statement: None
         self.timeouts = 0
         self._members = members
@@ -85,7 +91,8 @@ class Flushing:
         up, own = set(self._members.up()), self._members.node
         members = {*up, *self._expected()} - {own}
         timer = self._clock.callLater(FLUSH_SECONDS, self._late)
-        self._round = _Round({own, *members}, waiters, timer, list(asked))
+        is_late = not members.issuperset(self._away())
+        self._round = _Round({own, *members}, waiters, timer, list(asked), is_late)
         for node in up:
             self._ask(node)
         others = [node for node in asked if node in up]
@@ -105,7 +112,7 @@ class Flushing:
 
     def _heard(self, is_late: bool, node: str, id: int) -> None:
         if self._round is not None and id == self._last_id:
-            self._round.is_late |= is_late
+            self._round.is_slow |= is_late
             self._round.missing.discard(node)
             if not self._round.missing:
                 self._end()
@@ -113,19 +120,20 @@ class Flushing:
     def _late(self) -> None:
         self.timeouts += 1
         if self._round is not None:
-            self._round.is_late = True
+            self._round.is_slow = True
         self._end()
 
     def _end(self) -> None:
         ended, self._round = self._round, None
         if ended is None:
             return
+        self.is_slow = ended.is_slow
         if ended.timer.active():
             ended.timer.cancel()
         if self._next:
             self._clock.callLater(0, self._begin)
         for done in ended.waiters:
-            done.callback(ended.is_late)
+            done.callback(ended.is_late or ended.is_slow)
 
     def asked(self, node: str, flush: Flush) -> None:
         """

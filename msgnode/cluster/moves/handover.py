@@ -52,6 +52,13 @@ class Handover:
         """
         return self.phase == STATING and self._state is None and not (self._must_offer or self.is_awaited)
 
+    @property
+    def only_waits(self) -> bool:
+        """
+        Has the new holder all that has come in time, so that it waits for nothing?
+        """
+        return self.phase == MOVING and self._is_early and not self.is_awaited
+
     def offer_again(self) -> None:
         """
         Begin with an offer: a link is up again, or nothing was heard.

@@ -25,6 +25,8 @@ log = Logger()
 
 MAX_COPIES = 500_000  # whose ids are remembered, for all sessions together
 MAX_OVER = 20_000  # handovers whose end is remembered, in case that the other member did not hear of it
+MAX_LATE = 10_000  # sessions that have left, for which late messages are waited for
+LATE_SECONDS = 1.0  # until it is asked again whether those have come
 EXPECT_SECONDS = 10.0  # between two looks whether another member still has a session
 
 
@@ -63,6 +65,9 @@ class LocalSessions:
         self._left_bindings: dict[bytes, dict[str, int]] = {}  # of those that came back here meanwhile
         self._flushing: dict[bytes, bool] = {}  # has all that was sent to it here arrived?
         self._late: set[bytes] = set()  # not all that was sent has arrived in time
+        self._asking: dict[str, list[Release]] = {}  # of these, what is asked for soon, by new holder
+        self.most_late = MAX_LATE
+        self.given_up = 0  # sessions beyond that, for which late messages were not waited for
         self._released_at: dict[bytes, int] = {}  # the last key at the release
         self._over: dict[str, int] = {}  # handovers to sessions that have left: their last keys
         self._overlaps: WeakSet[SessionOverlap] = WeakSet()
@@ -266,12 +271,32 @@ class LocalSessions:
     def _all_arrived(self, is_late: bool, release: Release) -> None:
         if release.id not in self._leaving:
             return
-        if is_late:
+        was_late = release.id in self._late
+        if is_late and (was_late or len(self._late) < self.most_late):
             self._late.add(release.id)
-            self.flushed(release.to).addCallback(self._all_arrived, release)
+            self._ask_again(release)
         else:
+            self.given_up += is_late
             self._flushing[release.id] = True
-        self.more(release.name)
+        if not (is_late and was_late):
+            self.more(release.name)
+
+    def _ask_again(self, release: Release) -> None:
+        """
+        Asks once for all sessions that have gone to the same member.
+        """
+        asking = self._asking.get(release.to)
+        if asking is None:
+            asking = self._asking[release.to] = []
+            self._clock.callLater(LATE_SECONDS, self._flush_again, release.to)
+        asking.append(release)
+
+    def _flush_again(self, node: str) -> None:
+        self.flushed(node).addCallback(self._all_have_arrived, self._asking.pop(node))
+
+    def _all_have_arrived(self, is_late: bool, releases: list[Release]) -> None:
+        for release in releases:
+            self._all_arrived(is_late, release)
 
     def is_late(self, release: Release) -> bool:
         session = self._leaving[release.id]

@@ -160,9 +160,12 @@ class Moves:
 
     def leaving_to(self, nodes: Iterable[str]) -> int:
         """
-        The number of sessions that are being handed over to these members.
+        The number of sessions that are being handed over to these members, without those that wait only for
+        what members have sent that are away.
         """
-        return sum(len(self._known[node].handovers) for node in nodes if node in self._known)
+        known = [self._known[node] for node in nodes if node in self._known]
+        handovers = [each for departures in known for each in departures.handovers.values()]
+        return sum(self.flushing.is_slow or not each.only_waits for each in handovers)
 
     # -- of this node --------------------------------------------------------------
 

@@ -160,3 +160,23 @@ class ResumedElsewhereTests(OverlapCase):
         self.successResultOf(self.finish())
 
         self.assertEqual([1], self.numbers())
+
+
+class LateTests(OverlapCase):
+    """
+    Bob resumes his session at the second node while a member is slow.
+    """
+
+    is_stopping = False
+
+    def test_sessions_beyond_the_bound_do_not_wait_for_what_is_late(self) -> None:
+        """
+        The earlier holder keeps a bounded number of sessions that have left; others are over, and counted.
+        """
+        self.first.local.most_late = 0
+        self.assertFalse(self.first.local.seal(RELEASE))
+
+        self.first.flushed[0].callback(True)
+
+        self.assertTrue(self.first.local.seal(RELEASE))
+        self.assertEqual(1, self.first.local.given_up)

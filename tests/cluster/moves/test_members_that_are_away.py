@@ -1,0 +1,83 @@
+"""
+Sessions that move while a member is away, which had sent to their earlier holder.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster_durable import NAMES, DurableWorld, RoamingClient
+
+A, B, C = NAMES
+S = "runtime://example.org/1"
+SUSPECT_SECONDS = 15
+
+
+class World(DurableWorld):
+    """
+    The second node is killed before what it has published reaches the third, where the session is. When it is
+    suspected, the session moves to the first.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.bob: RoamingClient = self.client(S)
+        self.bob.connect(C)
+        self.client("runtime://example.org/11").connect(A)  # its topic is the same
+        self.run(1)
+        self.slow.add((B, C))
+        self.publish(B, S, 6)
+        self.run(0.5)
+        self.kill(B)
+        self.run(SUSPECT_SECONDS + 2)
+        self.bob.connect(A)
+        self.run(0.5)
+
+    def got(self) -> dict[str, int]:
+        return {each: self.bob.got.count(each) for each in self.published[S]}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def once(world: World) -> dict[str, int]:
+    return dict.fromkeys(world.published[S], 1)
+
+
+def test_what_an_absent_member_had_sent_follows_the_session_once(world: World) -> None:
+    """
+    When the member is back, what it has in its spool for the earlier holder comes to the new one.
+    """
+    world.slow.clear()
+    world.start(B)
+    world.run(1)
+    world.publish(B, S, 4)
+
+    world.heal()
+
+    assert once(world) == world.got()
+
+
+def test_client_does_not_wait_for_an_absent_member(world: World) -> None:
+    """
+    What is sent to the session at its new node comes at once.
+    """
+    world.publish(A, S, 4)
+    world.run(0.1)
+
+    assert world.published[S][-4:] == world.bob.got[-4:]
+
+
+def test_node_that_stops_does_not_wait_for_an_absent_member(world: World) -> None:
+    """
+    A drain is over when the other members have the sessions, although one of them is away.
+    """
+    stopped: list[None] = []
+    world.members[A].sessions.drain().addCallback(stopped.append)
+
+    world.run(5)
+
+    assert [None] == stopped
+    assert [C] == world.holders(S)
