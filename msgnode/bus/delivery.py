@@ -2,6 +2,7 @@
 Delivery: a message is sent to each session bound to its address, or queued for it.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -142,6 +143,7 @@ class ExpectedResponses:
     def __init__(self) -> None:
         self.data_plane = NO_DATA_PLANE
         self.waiting: dict[tuple[str, int | str], tuple[Session, Callable[[Message], None]]] = {}
+        self._senders: Counter[str] = Counter()
 
     def expect(
         self, request: Message, session: Session, take: Callable[[Message], None]
@@ -155,12 +157,28 @@ class ExpectedResponses:
         if key in self.waiting:
             raise Rejected(f"{request.from_} already waits for a response to {request.id!r}"[:300], 409)
         self.waiting[key] = session, take
+        self._senders[request.from_] += 1
         self.data_plane.expect_response(*key)
         return partial(self._forget, key)
 
     def _forget(self, key: tuple[str, int | str]) -> None:
         if self.waiting.pop(key, None) is not None:
             self.data_plane.forget_response(*key)
+            self._senders[key[0]] -= 1
+            if not self._senders[key[0]]:
+                del self._senders[key[0]]
+
+    def is_sender(self, address: str) -> bool:
+        """
+        Is a response to a request from this address expected?
+        """
+        return address in self._senders
+
+    def awaits(self, request: Message) -> bool:
+        """
+        Is the response to this request, which has one recipient, expected?
+        """
+        return isinstance(request.to, str) and (request.from_, request.id) in self.waiting
 
     def deliver(self, message: Message, policy: Policy | None) -> bool:
         """

@@ -103,7 +103,8 @@ def note_refusal(ring: RefusalRing, why: Rejected, message: Message, session: Se
         who = session.runtime
     to = message.to
     names = to if isinstance(to, str) else f"a list of {len(to)} addresses"
-    made = ring.add(who, why.code, why.reason, loggable(str(why)), loggable(names[:MAX_TO_CHARS]))
+    text, id = loggable(str(why)), message.id if isinstance(message.id, int) else name(message.id)
+    made = ring.add(who, why.code, why.reason, text, loggable(names[:MAX_TO_CHARS]), id)
     if made is None:
         return
     if origin is not None:
@@ -114,7 +115,7 @@ def note_refusal(ring: RefusalRing, why: Rejected, message: Message, session: Se
         made.rule = why.rule
     made.outcome = "no-route" if isinstance(why, NoRoute) else "refused"
     made.type, made.from_ = name(message.type), name(loggable(message.from_))
-    made.id = message.id if isinstance(message.id, int) else name(message.id)
+    made.id = id
 
 
 def _what_could_be_read(

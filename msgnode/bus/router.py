@@ -317,7 +317,7 @@ class Router:
         if self.cluster is not None and nodes:
             self._send_to_members(self.cluster, nodes, message, session, ())
         else:
-            self._no_route(message, to, session)
+            self._no_route(message, to, session, was_asked=True)
         return None
 
     # -- other domains ---------------------------------------------------------------
@@ -588,16 +588,18 @@ class Router:
             return self.cluster.settled().addCallback(lambda done: answer)
         return reply
 
-    def _no_route(self, message: Message, to: str, session: Session) -> None:
+    def _no_route(self, message: Message, to: str, session: Session, was_asked: bool = False) -> None:
         """
-        Drops the message; the sender gets an error only if that is configured and it waits for a response.
+        Drops the message; the sender gets an error only if that is configured and it waits for a response, or
+        if this node waits for that: other members were asked (`was_asked`), so it knows nothing yet.
         """
         self._counts.no_route += 1
         self.receipts.give(message, 404, session, 0)
         foreign = self.foreign
         elsewhere = foreign is not None and not to.startswith(foreign.own_host, to.find(":") + 3)
         why = NoRoute(f"no session is bound to {to}")
-        if self.receipts.answered(message, session, elsewhere):
+        expected = was_asked and self.expected_responses.awaits(message)
+        if expected or self.receipts.answered(message, session, elsewhere):
             raise why
         note_refusal(self._ring, why, message, session)
         message.outcome, message.reason = "no-route", NoRoute.reason

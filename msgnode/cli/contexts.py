@@ -96,7 +96,9 @@ def read_contexts(path: Path) -> Contexts:
         return Contexts()
     except OSError as why:
         raise ContextMistake(f"{path}: cannot be read: {why.strerror}") from None
-    except (ValueError, RecursionError) as why:  # of TOML, of UTF-8, or a type
+    except msgspec.ValidationError as why:
+        raise ContextMistake(f"{path}: {why} (a context is a table [context.NAME])") from None
+    except (ValueError, RecursionError) as why:  # of TOML, or of UTF-8
         raise ContextMistake(f"{path}: {why}") from None
     for name, context in found.context.items():
         if context.login is not None and not context.login.startswith("@"):

@@ -14,6 +14,8 @@ from msgnode.config.sections import Bytes, Count, OrOff, Positive, Seconds, Sect
 
 AcceptStubs = Literal["none", "listed", "any"]
 Connector = Literal["registry", "global_registry", "idm", "qos"]
+MIN_STUB_BYTES = 96 * 1024 * 1024  # Deno alone uses about 40 MB
+StubMemory = Annotated[int, Meta(ge=MIN_STUB_BYTES)]
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 _DOMAIN = re.compile(
@@ -34,7 +36,7 @@ class ForeignStub(Section):
     url: str = ""
     hosts: list[str] = []
     triangle: bool = False
-    memory_bytes: Bytes | None = None
+    memory_bytes: StubMemory | None = None
     message_bytes: Bytes | None = None
     rate_messages: Count | None = None
     rate_bytes: Count | None = None
@@ -58,7 +60,7 @@ class ForeignOptions(Section):
     idle_seconds: Seconds = 600.0
     restarts: Count = 5
     failed_seconds: Positive = 600.0
-    memory_bytes: Annotated[int, Meta(ge=32 * 1024 * 1024)] = 128 * 1024 * 1024
+    memory_bytes: StubMemory = 128 * 1024 * 1024
     message_bytes: Bytes = 1024 * 1024
     rate_messages: Count = 1000
     rate_bytes: Count = 4 * 1024 * 1024

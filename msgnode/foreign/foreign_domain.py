@@ -81,8 +81,8 @@ class ForeignDomain:
         Applies a changed configuration.
         """
         limits = limits_of(self._around.options, self._around.table(self.domain))
-        self._inbound.limit(limits.messages_per_second, limits.output_bytes_per_second)
         self.max_bytes = limits.message_bytes
+        self.lifecycle.apply()
 
     def _bounds(self) -> tuple[int, int, float]:
         options = self._around.options

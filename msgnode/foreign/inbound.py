@@ -21,7 +21,6 @@ from msgnode.protocol.address import TOPICS, Domain
 from msgnode.protocol.errors import FAILED, Blocked, Malformed, NoRoute, Rejected, failure_code
 from msgnode.protocol.message import NO_TOKEN, Message, decode
 from msgnode.protocol.token_redaction import may_hold_token, redacted, without_secrets
-from msgnode.sessions.limits.rate_limits import TokenBuckets
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
 from msgnode.structures.log_limits import FailureLog, StrangerLog, printable
@@ -69,17 +68,10 @@ class Inbound:
         self._takers = takers
         self._note = note
         self._seconds = seconds
-        self._buckets = TokenBuckets()
         self._recent, self._before = self._make_recent(), self._make_recent()
         self._own = Domain(node.config.domain)
         self._failures = FailureLog(log)
         self._strangers = StrangerLog(log, seconds)
-
-    def limit(self, messages: int, size: int) -> None:
-        """
-        Sets the messages and bytes that the stub may post in a second.
-        """
-        self._buckets.set(messages, size)
 
     def _make_recent(self) -> RecentKeys[bytes]:
         return RecentKeys(REPEATED_SECONDS, MAX_RECENT, self._seconds)
@@ -104,9 +96,6 @@ class Inbound:
                 )
 
     def _receive(self, data: bytes) -> None:
-        if not self._acquire(len(data)):
-            self._drop("rate")
-            return
         try:
             message = self._read(data)
         except Malformed as why:
@@ -142,14 +131,6 @@ class Inbound:
         """
         home, to = self._names.home(message.from_), message.to
         return home == self._names.own and isinstance(to, str) and self._names.home(to) == self._domain
-
-    def _acquire(self, size: int) -> bool:
-        bucket = self._buckets.find(self._domain, self._seconds()) if self._buckets.on else None
-        if bucket is None:
-            return not self._buckets.on
-        bucket.messages -= 1
-        bucket.size -= size
-        return True
 
     def _read(self, data: bytes) -> Message:
         """

@@ -9,14 +9,13 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredList
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.config.foreign import ForeignOptions, ForeignStub
-from msgnode.foreign.fetch.code_store import CodeStore
-from msgnode.foreign.fetch.fetcher import Fetcher
 from msgnode.foreign.fetch.stub_code import StubCode, Unusable
+from msgnode.foreign.fetch.supply import FETCH_AGAIN_SECONDS, CodeSupply, Sources
 from msgnode.foreign.stub_host import StubHosts, StubLimits, StubStart
 from msgnode.foreign.stub_instance import StubInstance
 from msgnode.foreign.stub_record import (
@@ -31,7 +30,6 @@ from msgnode.foreign.stub_record import (
 )
 from msgnode.protocol.errors import Rejected
 
-FETCH_AGAIN_SECONDS = 60.0  # between two fetches for a domain
 STABLE_SECONDS = 60.0  # live for so long, a stub has not failed
 MAX_BACKOFF_SECONDS = 60.0
 LOOK_SECONDS = 10.0  # between two looks at what is idle, or may have a new version
@@ -39,34 +37,19 @@ LOOK_SECONDS = 10.0  # between two looks at what is idle, or may have a new vers
 log = Logger()
 
 
-class Surroundings(Protocol):
+class Surroundings(Sources, Protocol):
     """
     The parts that the lifecycles of all stubs share.
     """
 
-    options: ForeignOptions
     hosts: StubHosts
-    fetcher: Fetcher
-    store: CodeStore
-    clock: IReactorTime
-    wall: Callable[[], float]
     chance: Callable[[], float]
     own: str
     node: str
 
-    def may_fetch(self) -> bool:
-        """
-        May one more stub be fetched in this minute?
-        """
-
-    def may_start(self) -> bool:
+    def may_start(self, domain: str) -> bool:
         """
         May one more stub run?
-        """
-
-    def table(self, domain: str) -> ForeignStub | None:
-        """
-        The table of the domain in the configuration.
         """
 
 
@@ -114,8 +97,7 @@ class Lifecycle:
         self._around = around
         self._traffic = traffic
         self._used_at = self._live_at = 0.0
-        self._fetched_at = -FETCH_AGAIN_SECONDS
-        self._fetching: Deferred[StubCode] | None = None
+        self._supply = CodeSupply(domain, around, self._count)
         self._retry: IDelayedCall | None = None
         self._prodding: IDelayedCall | None = None
         self._look: IDelayedCall | None = None
@@ -124,13 +106,16 @@ class Lifecycle:
         self._refused_until = 0.0
         self._slot = 1
 
+    def _count(self, word: str) -> None:
+        self.record.counts[word] += 1
+
     @property
     def is_live(self) -> bool:
         return self.current is not None and self.current.is_live
 
     @property
     def is_running(self) -> bool:
-        return self.current is not None or self._fetching is not None
+        return self.current is not None or self._supply.is_fetching
 
     def refusal(self) -> Rejected | None:
         """
@@ -159,10 +144,27 @@ class Lifecycle:
         """
         Ends what runs, and begins again with a fetch, as if nothing had failed.
         """
-        self._around.store.entry(self.domain).fetched_at = 0.0
-        self._failures, self._refused, self._fetched_at = 0, None, -FETCH_AGAIN_SECONDS
+        self._supply.renew()
+        self._failures, self._refused = 0, None
         self.stop("an operator has restarted it")
         self.want()
+
+    def apply(self) -> None:
+        """
+        Applies a changed configuration: a stub that runs with other code, places or limits than it permits
+        now is ended, and a new one is started if it is needed.
+        """
+        self._refused = None
+        process = self.current
+        if process is None:
+            return
+        code, options = process.code, process.start_options
+        now = self._start_options(code, process.slot)
+        if self._supply.may_run(code) and (now.hosts, now.limits) == (options.hosts, options.limits):
+            return
+        self.stop("the configuration has changed")
+        if self._traffic.is_needed():
+            self.want()
 
     def stop(self, why: str = "") -> Deferred[Any]:
         """
@@ -172,9 +174,7 @@ class Lifecycle:
             if timer is not None and timer.active():
                 timer.cancel()
         self._retry = self._prodding = self._look = None
-        if self._fetching is not None:
-            self._fetching.cancel()
-            self._fetching = None
+        self._supply.cancel()
         processes = [process for process in (self.current, self.candidate) if process is not None]
         was_live, self.current, self.candidate = self.is_live, None, None
         if processes or self.record.state not in (ABSENT, FAILED):
@@ -186,74 +186,40 @@ class Lifecycle:
     # -- code --------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        around, entry = self._around, self._around.store.entry(self.domain)
-        if not around.may_start():
+        supply = self._supply
+        if not self._around.may_start(self.domain):
             self._give_up(
                 Rejected("too many stubs run at this node; try again later", 503, "limit"), 5.0, STOPPED
             )
             return
         self._watch()
-        is_fresh = around.wall() < entry.fetched_at + around.options.refresh_seconds
-        key = entry.good if entry.key == entry.rejected else entry.key
-        found = self._checked(around.store.find(key))
-        if found is not None and is_fresh:
-            self._start(found)
-            return
-        wait = self._fetched_at + FETCH_AGAIN_SECONDS - around.clock.seconds()
-        if wait > 0 or not around.may_fetch():
-            if found is not None:
-                self._start(found)
-            else:
-                again = Rejected(f"the stub of {self.domain} cannot be fetched again yet", 502, "no-path")
-                self._give_up(again, max(1.0, wait), ABSENT)
-            return
-        self.record.change(DOWNLOADING)
-        self._fetch().addCallbacks(self._start, self._not_fetched, errbackArgs=(found,))
+        kept, wait = supply.kept(), supply.wait()
+        if kept is not None and supply.is_fresh:
+            self._start(kept)
+        elif wait == 0 and self._around.may_fetch(self.domain):
+            self.record.change(DOWNLOADING)
+            supply.fetch().addCallbacks(self._start, self._not_fetched, errbackArgs=(kept,))
+        elif kept is not None:
+            self._start(kept)
+        else:
+            again = Rejected(f"the stub of {self.domain} cannot be fetched again yet", 502, "no-path")
+            self._give_up(again, max(1.0, wait), ABSENT)
 
-    def _fetch(self) -> Deferred[StubCode]:
-        around = self._around
-        self._fetched_at = around.clock.seconds()
-        stub = around.table(self.domain)
-        self._fetching = fetching = around.fetcher.fetch(self.domain, stub)
-        fetching.addBoth(self._fetched)
-        return fetching
-
-    def _fetched(self, result: StubCode | Failure) -> StubCode | Failure:
-        self._fetching = None
-        if isinstance(result, Failure):
-            return result
-        code = self._verified(result)
-        self._around.store.put(code, self._around.wall())
-        return code
-
-    def _verified(self, code: StubCode) -> StubCode:
-        stub = self._around.table(self.domain)
-        return code.check(self._around.options.max_code_bytes, stub.digest if stub is not None else "")
-
-    def _checked(self, code: StubCode | None) -> StubCode | None:
-        try:
-            return None if code is None else self._verified(code)
-        except Unusable:
-            return None
-
-    def _not_fetched(self, failed: Failure, found: StubCode | None) -> None:
-        why = failed.value
-        if isinstance(why, CancelledError):
+    def _not_fetched(self, failed: Failure, kept: StubCode | None) -> None:
+        if failed.check(CancelledError):
             return  # it was stopped meanwhile
-        if not isinstance(why, Unusable):
-            log.failure("the stub of {domain} could not be fetched", failed, domain=self.domain)
-            why = Unusable("it could not be fetched")
-        self.record.counts["fetch-failed"] += 1
-        if found is not None:
-            self._start(found)
+        if kept is not None:
+            self._start(kept)
             return
-        text = f"no stub leads to {self.domain}: {why}"
+        text = f"no stub leads to {self.domain}: {failed.value}"
         self._give_up(Unusable(text), FETCH_AGAIN_SECONDS, ABSENT)
 
     def _give_up(self, why: Rejected, seconds: float, state: str) -> None:
         self._refused, self._refused_until = why, self._around.clock.seconds() + seconds
         self.record.change(state, str(why))
         self._traffic.gave_up(why)
+        if self._retry is None and self._traffic.is_needed():  # by clients that only listen
+            self._retry = self._around.clock.callLater(seconds, self._try_again)
 
     # -- processes -----------------------------------------------------------------------
 
@@ -264,10 +230,14 @@ class Lifecycle:
         self.current.start(self._around.hosts)
 
     def _make(self, code: StubCode, slot: int) -> StubInstance:
+        self._count("start")
+        return StubInstance(code, self._start_options(code, slot), slot, self, self._around.clock)
+
+    def _start_options(self, code: StubCode, slot: int) -> StubStart:
         around = self._around
         stub, options = around.table(self.domain), around.options
         listed = (*options.hosts, *(stub.hosts if stub is not None else ()))
-        start = StubStart(
+        return StubStart(
             domain=self.domain,
             url=f"runtime://{around.own}/protostub/{uuid4()}",
             runtime_url=f"runtime://{around.own}/{around.node}.{slot}.{self.domain}",
@@ -276,8 +246,6 @@ class Lifecycle:
             hosts=code.hosts(listed),
             limits=limits_of(options, stub),
         )
-        self.record.counts["start"] += 1
-        return StubInstance(code, start, slot, self, around.clock)
 
     def status_changed(self, process: StubInstance, desc: str) -> None:
         if process is self.candidate:
@@ -313,7 +281,7 @@ class Lifecycle:
         log.info("the stub of {domain} has a new version", domain=self.domain)
         self.record.use(process.code, process.start_options.hosts)
         self.record.change(LIVE)
-        self.record.counts["version-replaced"] += 1
+        self._count("version-replaced")
         self._traffic.was_lost()
         self._became_live(process)
         if before is not None:
@@ -330,14 +298,15 @@ class Lifecycle:
     def ended(self, process: StubInstance, why: str) -> None:
         if process is self.candidate:
             self.candidate = None
-            self._around.store.reject(process.code)
-            self.record.counts["version-rejected"] += 1
+            if self.is_live:  # else the foreign node may be what is wrong
+                self._around.store.reject(process.code)
+            self._count("version-rejected")
             self.record.change(self.record.state, f"a new version was not live: {why}")
             return
         if process is not self.current:
             return
         self.current = None
-        self.record.counts["failure"] += 1
+        self._count("failure")
         self._traffic.was_lost()
         now = self._around.clock.seconds()
         if process.was_live and now >= self._live_at + STABLE_SECONDS:
@@ -346,7 +315,7 @@ class Lifecycle:
         self._after_failure(process, why)
 
     def _after_failure(self, process: StubInstance, why: str) -> None:
-        around, entry = self._around, self._around.store.entry(self.domain)
+        around, entry = self._around, self._supply.entry
         if not process.was_live and entry.good and entry.good != process.code.key:
             around.store.reject(process.code)
         if self._failures > around.options.restarts:
@@ -362,7 +331,7 @@ class Lifecycle:
         self._retry = None
         if self._traffic.is_needed():
             self._begin()
-        else:
+        elif self.record.state == DISCONNECTED:
             self.record.change(STOPPED)
 
     # -- time ----------------------------------------------------------------------------
@@ -405,26 +374,21 @@ class Lifecycle:
             self._watch()
 
     def _look_for_version(self) -> None:
-        around, entry = self._around, self._around.store.entry(self.domain)
-        is_due = around.wall() >= entry.fetched_at + around.options.refresh_seconds
-        now = around.clock.seconds()
-        is_free = self.candidate is None and self._fetching is None and self.is_live
-        if is_due and is_free and now >= self._fetched_at + FETCH_AGAIN_SECONDS and around.may_fetch():
-            self._fetch().addCallbacks(self._try_version, self._no_version)
+        if self.candidate is None and self.is_live and self._supply.is_version_due():
+            self._supply.fetch().addCallbacks(self._try_version, self._no_version)
 
     def _no_version(self, failed: Failure) -> None:
-        if not isinstance(failed.value, CancelledError):
-            self.record.counts["fetch-failed"] += 1
+        if not failed.check(CancelledError):
             self.record.change(self.record.state, str(failed.value))
 
     def _try_version(self, code: StubCode) -> None:
         """
         Runs another version next to the current one.
         """
-        current, entry = self.current, self._around.store.entry(self.domain)
-        if current is None or current.code.key == code.key or entry.rejected == code.key:
+        current = self.current
+        if current is None or code.key in (current.code.key, self._supply.entry.rejected):
             return
-        if not self._around.may_start():
+        if not self._around.may_start(self.domain):
             return  # at the next look
         self.candidate = self._make(code, 3 - self._slot)
         self.candidate.start(self._around.hosts)

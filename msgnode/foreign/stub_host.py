@@ -10,7 +10,8 @@ from twisted.internet.defer import Deferred
 
 class StubLimits(Struct, frozen=True):
     """
-    Bounds of one stub's process; `live_seconds`: how long it may take until it says `live`.
+    Bounds of one stub's process; `live_seconds`: how long it may take until it says `live`, `hang_seconds`:
+    until it answers a ping.
     """
 
     memory_bytes: int
@@ -18,6 +19,7 @@ class StubLimits(Struct, frozen=True):
     output_bytes_per_second: int
     messages_per_second: int
     live_seconds: float
+    hang_seconds: float = 10.0
 
 
 class StubStart(Struct, frozen=True):

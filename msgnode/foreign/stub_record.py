@@ -21,7 +21,7 @@ MAX_TEXT_CHARS = 500
 EVENTS = (
     *("start", "failure", "fetch-failed", "version-replaced", "version-rejected", "sent", "received", "echo"),
     "repeated",
-    *("old-answer", "rate", "peer", "malformed", "stale", "overflow", "no-path"),
+    *("old-answer", "peer", "malformed", "stale", "overflow", "no-path"),
 )
 
 log = Logger()
@@ -39,7 +39,7 @@ class StubRecord:
         self.state = ABSENT
         self.since = wall()
         self.last_error = ""
-        self.code: StubCode | None = None
+        self.version = self.digest = self.source = ""  # of the code
         self.hosts: tuple[str, ...] = ()
         self.connectors: list[str] = []
         self.counts: Counter[str] = Counter()
@@ -67,19 +67,18 @@ class StubRecord:
         """
         Notes the version that runs.
         """
-        self.code, self.hosts = code, hosts
+        self.version, self.digest, self.source, self.hosts = code.version, code.digest, code.source, hosts
 
     def to_builtins(self) -> dict[str, Any]:
-        code = self.code
         return {
             "name": self.domain,
             "kind": "connector stub" if self.connectors else "foreign stub",
             "state": self.state,
             "since": self.since,
             "addresses": [*self.connectors],
-            "version": code.version if code is not None else "",
-            "digest": code.digest if code is not None else "",
-            "source": code.source if code is not None else "",
+            "version": self.version,
+            "digest": self.digest,
+            "source": self.source,
             "hosts": list(self.hosts),
             "waiting": self.waiting,
             "subscribed": self.addresses,

@@ -47,10 +47,15 @@ class StubSurroundings:
         self.clock, self.chance, self.wall = clock, chance, wall
         self.own = config.domain
         self.node = re.sub(r"[^A-Za-z0-9-]", "-", config.node)[:64]
-        self.running: Callable[[], int] = lambda: 0
+        self.running: Callable[[], list[str]] = list  # the domain of each process
         self._fetches: deque[float] = deque()  # the times of those in the last minute
 
-    def may_fetch(self) -> bool:
+    def may_fetch(self, domain: str) -> bool:
+        """
+        May its stub be fetched? The limit is for domains that clients name; it does not hold up a listed one.
+        """
+        if self.table(domain) is not None:
+            return True
         now, most = self.clock.seconds(), self.options.fetches_per_minute
         while self._fetches and self._fetches[0] <= now - MINUTE:
             self._fetches.popleft()
@@ -59,8 +64,14 @@ class StubSurroundings:
         self._fetches.append(now)
         return True
 
-    def may_start(self) -> bool:
-        return self.running() < self.options.max_stubs
+    def may_start(self, domain: str) -> bool:
+        """
+        May one more stub of the domain run? For each listed domain a place is kept free.
+        """
+        running, most = self.running(), self.options.max_stubs
+        if self.table(domain) is not None:
+            return len(running) < most
+        return sum(self.table(each) is None for each in running) + len(self.options.stub) < most
 
     def table(self, domain: str) -> ForeignStub | None:
         return next((stub for stub in self.options.stub if stub.domain == domain), None)
@@ -118,11 +129,11 @@ class ForeignStubs:
         if self.domains is not None:
             connector.attach(self.domains.find(connector.stub))
 
-    def _running(self) -> int:
-        found = self.domains or ()
-        return sum(
-            (each.lifecycle.current is not None) + (each.lifecycle.candidate is not None) for each in found
-        )
+    def _running(self) -> list[str]:
+        found = [(each.domain, each.lifecycle) for each in self.domains or ()]
+        return [
+            domain for domain, own in found for process in (own.current, own.candidate) if process is not None
+        ]
 
     # -- operators -----------------------------------------------------------------------
 

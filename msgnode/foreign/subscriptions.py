@@ -3,6 +3,7 @@ This node's subscriptions at a foreign node: for clients here that listen to add
 and for clients here that send there, for the foreign node knows no other way back to them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -20,6 +21,7 @@ ANSWER_SECONDS = 5.0  # in which the foreign node answers
 AGAIN_SECONDS = 60.0  # after which it is asked again
 ADDRESSES_AT_ONCE = 100  # in one message
 TIMED_OUT = 504
+SHARE = 4  # one session may have a quarter of the addresses
 
 
 class Subscribed(Struct, eq=False):
@@ -32,7 +34,7 @@ class Subscribed(Struct, eq=False):
 
     senders: set[Session] = field(default_factory=set)
     observers: set[Session] = field(default_factory=set)
-    waiting: list[Deferred[None]] = field(default_factory=list)
+    waiting: dict[Deferred[None], None] = field(default_factory=dict)
     is_asked: bool = False
     is_decided: bool = False
     is_confirmed: bool = False
@@ -74,6 +76,7 @@ class Subscriptions:
         self._addresses: dict[str, Subscribed] = {}
         self._requests: dict[int, Request] = {}
         self._fresh: dict[str, None] = {}  # to be asked for
+        self._by_session: Counter[Session] = Counter()  # addresses that it needs
         self._last_id = 0
         self._is_up = False
         self._again: IDelayedCall | None = None
@@ -89,8 +92,8 @@ class Subscriptions:
         Notes that the session sends from the address. May its message leave now? Raises Rejected if there are
         too many addresses.
         """
-        found = self._find(address)
-        found.senders.add(session)
+        found = self._find(address, session)
+        self._add(session, found.senders, found)
         if not found.is_decided:
             self._ask_soon(address, found)
             self.flush()
@@ -105,21 +108,37 @@ class Subscriptions:
         Subscribes for a client here; fails with Rejected if the foreign node refuses one of the addresses, or
         (504) does not answer in time. Raises Rejected if there are too many.
         """
-        left: list[Deferred[None]] = []
-        for address in addresses:
-            found = self._find(address)
-            self.observed += not found.observers
-            found.observers.add(session)
+        left: list[tuple[Subscribed, Deferred[None]]] = []
+        for address, found in self._observed(addresses, session).items():
             if found.is_confirmed:
                 continue
             waiting: Deferred[None] = Deferred()
-            found.waiting.append(waiting)
-            left.append(waiting)
+            found.waiting[waiting] = None
+            left.append((found, waiting))
             self._ask_soon(address, found)
         self.flush()
         if left:
             self._clock.callLater(ANSWER_SECONDS, _late, left)
-        return _all(left)
+        return _all([waiting for _, waiting in left])
+
+    def _observed(self, addresses: Iterable[str], session: Session) -> dict[str, Subscribed]:
+        """
+        The entries of the addresses, which the session observes now; none of them without room for all.
+        """
+        entries: dict[str, Subscribed] = {}
+        fresh: list[str] = []
+        for address in addresses:
+            try:
+                found = entries[address] = self._find(address, session)
+            except Rejected:
+                for each in fresh:
+                    self.unbound(each, session)
+                raise
+            if session not in found.observers:
+                fresh.append(address)
+                self.observed += not found.observers
+                self._add(session, found.observers, found)
+        return entries
 
     def unbound(self, address: str, session: Session) -> None:
         """
@@ -127,7 +146,7 @@ class Subscriptions:
         """
         found = self._addresses.get(address)
         if found is not None and session in found.observers:
-            found.observers.discard(session)
+            self._remove(session, found.observers, found)
             self.observed -= not found.observers
             self._drop_unused([address])
 
@@ -140,18 +159,33 @@ class Subscriptions:
             for address in some:
                 found = self._addresses.get(address)
                 if found is not None:
-                    found.senders = {each for each in found.senders if not each.ended}
+                    for session in [each for each in found.senders if each.ended]:
+                        self._remove(session, found.senders, found)
             self._drop_unused(some)
             yield
 
-    def _find(self, address: str) -> Subscribed:
+    def _find(self, address: str, session: Session) -> Subscribed:
         found = self._addresses.get(address)
+        if found is None or not (session in found.senders or session in found.observers):
+            text = "too many addresses of this {} are subscribed at the foreign node"
+            if self._by_session[session] >= max(1, self._most() // SHARE):
+                raise Rejected(text.format("session"), 429, "limit")
+            if found is None and len(self._addresses) >= self._most():
+                raise Rejected(text.format("node"), 429, "limit")
         if found is None:
-            if len(self._addresses) >= self._most():
-                text = "too many addresses of this node are subscribed at the foreign node"
-                raise Rejected(text, 429, "limit")
             found = self._addresses[address] = Subscribed()
         return found
+
+    def _add(self, session: Session, to: set[Session], found: Subscribed) -> None:
+        self._by_session[session] += not (session in found.senders or session in found.observers)
+        to.add(session)
+
+    def _remove(self, session: Session, from_: set[Session], found: Subscribed) -> None:
+        from_.discard(session)
+        if not (session in found.senders or session in found.observers):
+            self._by_session[session] -= 1
+            if not self._by_session[session]:
+                del self._by_session[session]
 
     def _drop_unused(self, addresses: list[str]) -> None:
         unused = [
@@ -230,7 +264,7 @@ class Subscriptions:
         if self._again is not None and self._again.active():
             self._again.cancel()
         for found in self._addresses.values():
-            waiting, found.waiting = found.waiting, []
+            waiting, found.waiting = found.waiting, {}
             for each in waiting:
                 if not each.called:
                     each.errback(Rejected("the stub of this domain was stopped", 504, "no-path"))
@@ -289,13 +323,14 @@ class Subscriptions:
             found.is_asked, found.is_decided = False, True
             found.is_confirmed, found.refused = why is None, why
             decided.append(address)
-            waiting, found.waiting = found.waiting, []
+            waiting, found.waiting = found.waiting, {}
             for each in waiting:
                 if not each.called:
                     each.callback(None) if why is None else each.errback(why)
             if why is not None:
                 self.observed -= bool(found.observers)
-                found.observers.clear()
+                for session in list(found.observers):
+                    self._remove(session, found.observers, found)
         self._decided(decided)
         self._drop_unused(decided)
 
@@ -313,8 +348,9 @@ class Subscriptions:
         self._requests.clear()
 
 
-def _late(waiting: list[Deferred[None]]) -> None:
-    for each in waiting:
+def _late(waiting: list[tuple[Subscribed, Deferred[None]]]) -> None:
+    for found, each in waiting:
+        found.waiting.pop(each, None)
         if not each.called:
             text = "the foreign node has not answered; it is asked again"
             each.errback(Rejected(text, TIMED_OUT, "in-doubt"))

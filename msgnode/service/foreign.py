@@ -9,6 +9,7 @@ from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IHostnameResolver
 
 from msgnode.config.foreign import Connector
 from msgnode.config.schema import Config, ConfigError
@@ -16,6 +17,7 @@ from msgnode.foreign.connector import ConnectorStub
 from msgnode.foreign.fetch.code_store import CodeStore
 from msgnode.foreign.fetch.fetcher import StubFetcher
 from msgnode.foreign.proxy.guard import AddressGuard
+from msgnode.foreign.proxy.resolver import BoundedResolver
 from msgnode.foreign.sandbox.hosts import DenoHosts, DenoMissing, find_deno
 from msgnode.foreign.stub_host import StubEvents, StubHost, StubStart
 from msgnode.foreign.stubs import ForeignStubs, StubSurroundings
@@ -29,16 +31,17 @@ class GuardedHosts:
     A starter of stubs in Deno. Each has a guard of its own, which permits what is listed for it.
     """
 
-    def __init__(self, config: Config, reactor: Any) -> None:
+    def __init__(self, config: Config, reactor: Any, resolver: IHostnameResolver) -> None:
         self._config = config
         self._reactor = reactor
+        self._resolver = resolver
 
     def start(self, start: StubStart, events: StubEvents) -> StubHost:
         options = self._config.foreign
         listed = [*options.hosts]
         for stub in options.stub:
             listed += stub.hosts if stub.domain == start.domain else ()
-        guard = AddressGuard(self._reactor.nameResolver, self._reactor, listed)
+        guard = AddressGuard(self._resolver, self._reactor, listed)
         hosts = DenoHosts(self._reactor, guard, options.deno or None, options.ca)
         return hosts.start(start, events)
 
@@ -77,13 +80,17 @@ def make_foreign(
     """
     config = node.config
     check_deno(config)
+    resolver = BoundedResolver(reactor.nameResolver)
 
     def guard(listed: list[str]) -> AddressGuard:
-        return AddressGuard(reactor.nameResolver, reactor, listed)
+        return AddressGuard(resolver, reactor, listed)
 
     fetcher = StubFetcher(config.foreign, lambda: config.stubs, guard, reactor, run)
-    store = CodeStore(None if config.state == "none" else Path(config.state, DIRECTORY))
-    around = StubSurroundings(config, GuardedHosts(config, reactor), fetcher, store, reactor, chance)
+    directory = None if config.state == "none" else Path(config.state, DIRECTORY)
+    store = CodeStore(directory, lambda domain: any(each.domain == domain for each in config.foreign.stub))
+    around = StubSurroundings(
+        config, GuardedHosts(config, reactor, resolver), fetcher, store, reactor, chance
+    )
     stubs = ForeignStubs(node, around, node.traffic)
     add_connector_stubs(node, stubs, reactor)
     node.components.stubs = stubs.to_builtins
@@ -144,7 +151,7 @@ def add_connector_stubs(node: Node, stubs: ForeignStubs, clock: Any) -> None:
             clock,
             options.deadline_seconds,
             options.in_flight,
-            node.publish,
+            node.publish if name in ("registry", "global_registry") else None,
         )
         node.offer(NAMES[name], connector)
         stubs.offer(connector)

@@ -125,6 +125,8 @@ class DeliveryJournal:
         if until != FOREVER:
             until = self.by_wall(until)
         kept.place = self.message_log.append(sid, kept.key, data, until, kept.priority, kept.asker, number)
+        if kept.copy is not None:
+            self.message_log.copies(sid, kept.copy[0], ((kept.key, kept.copy[1]),))
         self.bytes_in_memory += OVERHEAD_BYTES + _memory_taken(data)
         if kept.share is not None:
             kept.share.bytes += RECORD_BYTES + kept.size
@@ -214,6 +216,8 @@ class DeliveryJournal:
         self._dirty = True
         data = self.data(kept)
         until = self.by_wall(kept.until)
+        if kept.copy is not None:
+            self.message_log.copies(sid, kept.copy[0], ((kept.key, kept.copy[1]),))
         if kept.data is None and self.message_log.rewriting:
             # That file may be discarded, and memory may not hold all messages: this one stays in its place.
             self.message_log.release(kept.size)
@@ -321,6 +325,15 @@ class DeliveryJournal:
             self._write_sent()
         self._dirty = True
         self.message_log.state(sid, msgspec.json.encode(state), fresh)
+
+    def copies(self, sid: int, instance: bytes, copies: Sequence[tuple[int, int]]) -> None:
+        """
+        Writes the ids of messages of which another node may have copies: of each its key and its number.
+        """
+        if self.sent:
+            self._write_sent()
+        self._dirty = True
+        self.message_log.copies(sid, instance, copies)
 
     def forget(self, sid: int) -> None:
         if self.sent:

@@ -116,9 +116,14 @@ class Overlap(Protocol):
         False if the other copy is here.
         """
 
-    def note(self, id: tuple[bytes, int] | None) -> None:
+    def note(self, kept: QueuedMessage) -> None:
         """
         Notes a message that is queued, by the id of its copies.
+        """
+
+    def rewrite(self) -> None:
+        """
+        Writes the ids of copies again, because segments that have them will be removed.
         """
 
 
@@ -192,6 +197,12 @@ class Mailbox:
         """
         return self._queue.oldest_came if self._queue else 0
 
+    def waiting_messages(self) -> list[QueuedMessage]:
+        """
+        The queued messages, and those that wait behind what arrives from another node.
+        """
+        return [*(self._queue or ()), *(self._behind or ())]
+
     def queued_messages(self) -> list[QueuedMessage]:
         """
         The queued messages, oldest first within a priority.
@@ -232,7 +243,7 @@ class Mailbox:
         if host.copy_id is not None:
             kept.copy = host.copy_id(message)
         if overlap is not None:
-            overlap.note(kept.copy)
+            overlap.note(kept)
         if asker:
             kept.asker = asker
             self._expire_in_time(kept)
@@ -659,14 +670,13 @@ class Mailbox:
         number: int = 0,
         copy: tuple[bytes, int] | None = None,
         asker: int = 0,
-    ) -> None:
+    ) -> QueuedMessage:
         """
         Puts in a message that waited at another node; `number` if it was sent there. Those that were sent
         come first, in the order of their numbers. One that follows late messages stays behind them.
         """
         if self._has_late and self._behind_key and not number:
-            self.adopt_late(data, until, priority, copy, asker)
-            return
+            return self.adopt_late(data, until, priority, copy, asker)
         self.last_key += 1
         kept = QueuedMessage(self.last_key, data, len(data), until, priority, asker, copy=copy)
         if number and self.outbox is not None:
@@ -675,6 +685,7 @@ class Mailbox:
         else:
             self._requeue(kept)
             self._expire_in_time(kept)
+        return kept
 
     def hand_over(self, key: int) -> None:
         """
@@ -724,6 +735,8 @@ class Mailbox:
         """
         Writes again all messages in segments that will be removed.
         """
+        if self.overlap is not None:
+            self.overlap.rewrite()
         if not (self.outbox is not None or self.queued or self.uncertain or self.session.is_moved):
             return
         self.session.write_state()

@@ -124,6 +124,8 @@ class Sessions(Service):
         self._by_token: dict[bytes, Session] = {}
         # Sessions that other nodes hold now, by sid: their messages are here until those have them.
         self.released: dict[int, Session] = {}
+        # The ids of copies by sid and key, of before a restart, until moves between nodes need them.
+        self.copies: dict[int, dict[int, tuple[bytes, int]]] = {}
         # Superseded connections still belong to their session, so its end must find them.
         self._superseded: dict[Session, set[Connection]] = {}
         self._expiries: dict[Mailbox, IDelayedCall] = {}  # the time of the next expiry receipt

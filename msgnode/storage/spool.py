@@ -19,6 +19,8 @@ from msgnode.storage.spool_records import (
     ACCEPTED,
     ACKNOWLEDGED,
     AFTER,
+    COPIES,
+    COPY,
     FORGET,
     GONE,
     HEARD,
@@ -26,6 +28,7 @@ from msgnode.storage.spool_records import (
     KEEP_HERE,
     KNOWN,
     LEFT,
+    MAX_NUMBER,
     NOTHING_BEFORE,
     STATE,
     SessionRecovery,
@@ -299,6 +302,14 @@ class Spool:
         Append a session's state. `fresh`: earlier records of the session are void.
         """
         self._append(STATE.pack(6, sid, fresh, len(state)) + state)
+
+    def copies(self, sid: int, instance: bytes, copies: Sequence[tuple[int, int]]) -> None:
+        """
+        Append the ids of messages that have copies: of each its key, and its number of that instance.
+        """
+        pack = COPY.pack
+        head = COPIES.pack(13, sid, len(instance), len(copies))
+        self._append(b"".join((head, instance, *(pack(key, number & MAX_NUMBER) for key, number in copies))))
 
     def forget(self, sid: int) -> None:
         self._append(FORGET.pack(7, sid))

@@ -22,6 +22,11 @@ NOTHING_BEFORE = 9  # the kind only: everything before is void
 AFTER = Struct("<BQQ")  # 10, number of the segment before this one, its length in bytes
 ACCEPTED = Struct("<BQ")  # 11, number of a segment: it and older ones may be missing or short
 KNOWN = Struct("<BQQ")  # 12, number of a segment, its length in bytes, whatever ACCEPTED said before
+COPIES = Struct("<BQBI")  # 13, sid, length of the instance, number of copies; the instance and those follow
+COPY = Struct("<QQ")  # key, number: the message with that key has copies, whose id is instance and number
+
+MAX_NUMBER = (1 << 64) - 1  # of a copy; a node gives out no others
+MAX_COPIES = 100_000  # whose ids are remembered for one session
 
 
 class PendingRecord(NamedTuple):
@@ -43,7 +48,8 @@ class SessionRecovery:
     The recovery of one session from its records.
 
     `kept` has the unacknowledged messages by number, then the queued ones by key. `missed` counts the
-    messages dropped since `state` was written.
+    messages dropped since `state` was written. `copies` has the ids of copies by key, also of messages that
+    were delivered.
     """
 
     def __init__(self) -> None:
@@ -52,6 +58,7 @@ class SessionRecovery:
         self.pending: list[int] = []
         self.kept: list[PendingRecord] = []
         self.notes: dict[int, PendingRecord] = {}
+        self.copies: dict[int, tuple[bytes, int]] = {}
 
     def keep(self, note: PendingRecord) -> None:
         self.notes[note.key] = note
@@ -104,6 +111,7 @@ class RecordReader:
             10: self._after,
             11: self._accept,
             12: self._know,
+            13: self._copies,
         }
 
     def batch(self, start: int, end: int) -> None:
@@ -168,12 +176,23 @@ class RecordReader:
         _, sid, fresh, size = STATE.unpack_from(self._data, at)
         owed = self._found[sid]
         if fresh:
-            key = owed.next_key
-            owed = self._found[sid] = SessionRecovery()
-            owed.next_key = key
+            before, owed = owed, SessionRecovery()
+            self._found[sid] = owed
+            owed.next_key, owed.copies = before.next_key, before.copies
         at += STATE.size
         owed.state, owed.missed = self._data[at : at + size], 0
         return at + int(size)
+
+    def _copies(self, at: int) -> int:
+        _, sid, length, count = COPIES.unpack_from(self._data, at)
+        at += COPIES.size
+        instance, end = bytes(self._data[at : at + length]), at + length + count * COPY.size
+        copies = self._found[sid].copies
+        for key, number in COPY.iter_unpack(self._data[at + length : end]):
+            copies[key] = instance, number
+        while len(copies) > MAX_COPIES:
+            del copies[next(iter(copies))]
+        return int(end)
 
     def _forget(self, at: int) -> int:
         _, sid = FORGET.unpack_from(self._data, at)

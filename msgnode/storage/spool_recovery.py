@@ -33,7 +33,7 @@ log = Logger()
 BATCH = Struct("<II")  # length, CRC-32
 # A batch begins with a length below 256 MiB, a checksum, and a record of a known kind. The text of a message
 # never matches: JSON has no NUL byte, and letters would make the length too large.
-_PERHAPS = re.compile(rb"(?=...[\x00-\x0f]....[\x01-\x0c])", re.DOTALL)
+_PERHAPS = re.compile(rb"(?=...[\x00-\x0f]....[\x01-\x0d])", re.DOTALL)
 INCOMPLETE = "incomplete"  # name of the file that exists after a repair, until the sessions are notified
 
 

@@ -414,6 +414,25 @@ class BanTests(AdminCase):
         self.net.advance(61)
         self.assertEqual(["user://x"], [ban["value"] for ban in self.get("bans")["bans"]])
 
+    def test_a_ban_holds_though_the_disk_takes_nothing(self) -> None:
+        """
+        Neither its line in the audit log nor the file of bans can be written: the answer says so, and the
+        lines are counted.
+        """
+        (self.state / "audit").write_text("a file in the place of the directory")
+        (self.state / "bans.json").mkdir()
+
+        answer = self.request(
+            "POST", "bans", {"kind": "runtime", "value": A, "seconds": 60, "reason": REASON}
+        )
+        self.net.advance(6)
+
+        self.assertRefused(answer, 503, "this is in effect, but cannot be written to disk")
+        self.assertEqual([A], [ban["value"] for ban in self.get("bans")["bans"]])
+        self.assertEqual("away", self.get(f"sessions/{url(A)}")["session"]["state"])
+        self.assertEqual(2, self.net.operations.audit.failures)
+        self.assertEqual(2, len(self.flushLoggedErrors()))
+
     def test_bans_that_cannot_be_read_are_set_aside(self) -> None:
         """
         The next ban does not replace them.

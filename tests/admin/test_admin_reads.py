@@ -7,6 +7,7 @@ from collections import Counter, deque
 from typing import Any
 
 import twisted
+from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.reads.config_report import without_secrets
 from msgnode.admin.reads.session_list import KEYS
 from msgnode.protocol.errors import Rejected
@@ -502,6 +503,27 @@ class NodeTests(AdminCase):
         self.assertEqual(before["series"], self.get(query)["series"])
         history.stopService()
         self.assertRefused(self.request("GET", "series?names=luck"), 400, "in_messages")
+
+    def test_history_goes_on_when_the_clock_is_set_back(self) -> None:
+        """
+        Nothing of the time that is now ahead is shown as of another time, and uptime and lifetimes go on.
+        """
+        facts: NodeFacts = self.net.operations.inspector.facts
+        back = [0.0]
+        facts.wall = lambda: self.net.wall() + 20_000 - back[0]
+        history = self.net.operations.history
+        history.startService()
+        self.addCleanup(history.stopService)
+        self.net.advance(60)
+        self.browser.drop()
+        back[0] = 600.0
+        self.net.advance(60)
+
+        values = self.get("series?names=sessions_attached")["series"]["sessions_attached"]
+        self.assertEqual({1, None}, set(values))
+        self.assertEqual(12, len([value for value in values if value is not None]))
+        self.assertEqual(120, self.get("node")["uptime"])
+        self.assertLessEqual(0, self.get("connections")["connections"][0]["lifetime"])
 
     def test_pools_show_who_has_each_address(self) -> None:
         """

@@ -108,6 +108,7 @@ def test_no_file_means_no_context(home: Path) -> None:
     [
         ("default = ", "contexts.toml: Invalid value"),
         ("[context.a]\nurI = 'x'", "unknown field `urI`"),
+        ("[lab]\nurl = 'x'", "a context is a table [context.NAME]"),
         ("[context.a]\nlogin = 'clear'", "expected @FILE"),
         ("[context.a]\nlogin = '@f'\nlogin_command = 'x'", "not both"),
         ("default = 'b'\n[context.a]", "has no context 'b'; it has a"),

@@ -185,9 +185,21 @@ class CatalogueTests(SynchronousTestCase):
         data = json.dumps({"version": 3, "configuration": {"url": "wss://x"}, "sourcePackage": package})
         return read_catalogue("b.example", "https://catalogue.b.example/x", data.encode())
 
+    def test_an_entry_of_many_fields_costs_little(self) -> None:
+        """
+        Fields that are not used are skipped, and do not count as the descriptor.
+        """
+        many = ",".join(f'"f{number}":[[],[],[]]' for number in range(50_000))
+        data = f'{{{many},"sourcePackage":{{"sourceCode":"code"}}}}'.encode()
+
+        code = read_catalogue("b.example", "https://catalogue.b.example/x", data)
+
+        self.assertEqual(b"code", code.check(100, "").code)
+        self.assertLess(len(code.descriptor), 100)
+
     def test_code_in_the_entry(self) -> None:
         """
-        The code is a text, or base64; the rest of the entry is the descriptor.
+        The code is a text, or base64; configuration and version of the entry are the descriptor.
         """
         for package in (
             {"sourceCode": "code", "encoding": "UTF-8"},

@@ -115,6 +115,20 @@ class StartTests(ForeignCase):
             (8, 503, "limit"), (refused["id"], refused["body"]["code"], refused["body"]["reason"])
         )
 
+    def test_domains_that_clients_name_do_not_hold_up_a_listed_one(self) -> None:
+        """
+        Neither its fetch nor its start: places are kept free for those that are listed.
+        """
+        self.make(accept="any", fetches_per_minute=2, max_stubs=2)
+        for name in "cdef":
+            self.fetcher.codes[f"{name}.example"] = stub_code(f"{name}.example")
+            self.send(to=f"hyperty://{name}.example/h")
+        self.assertEqual(["c.example"], [stub.start.domain for stub in self.hosts.stubs])
+
+        self.send()
+
+        self.assertEqual(B, self.hosts.last.start.domain)
+
     def test_domains_are_bounded(self) -> None:
         """
         Of the domains that were asked for, the registry keeps `max_domains`.
@@ -220,6 +234,27 @@ class EndTests(ForeignCase):
         self.assertEqual(3, len(self.hosts.stubs))
         self.stubs.act(B, "restart")
         self.assertEqual(4, len(self.hosts.stubs))
+
+    def test_failed_stub_with_observers_is_tried_again_without_a_message(self) -> None:
+        """
+        Clients that only listen would hear nothing for ever. The same if it could not be fetched again.
+        """
+        self.make(restarts=1, failed_seconds=100, idle_seconds=0)
+        self.send(
+            type="subscribe",
+            to="domain://msg-node.a.example/sm",
+            body={"resources": [f"comm://{B}/o/changes"]},
+        )
+        for _ in range(2):
+            self.hosts.last.live().end()
+            self.node.clock.advance(1)
+        self.assertEqual("failed", self.state())
+
+        self.node.clock.pump([10] * 10)
+
+        self.assertEqual(3, len(self.hosts.stubs))
+        [again] = self.hosts.last.live().posted
+        self.assertEqual([f"comm://{B}/o/changes"], again["body"]["resources"])
 
     def test_stub_that_cannot_be_started(self) -> None:
         """
@@ -385,6 +420,35 @@ class VersionTests(ForeignCase):
         self.assertEqual((2, "live"), (len(self.hosts.stubs), self.state()))
         self.assertIn("a new version was not live", self.entry()["last_error"])
 
+    def test_new_version_is_not_blamed_for_a_foreign_node_that_is_away(self) -> None:
+        """
+        If the old version has lost its node, too, the new one is tried again.
+        """
+        old, new = self.due()
+        old.events.status("disconnected", "")
+        new.end()
+        old.live()
+        self.node.clock.pump([10] * 15)
+
+        self.assertEqual(b"newer", self.hosts.last.start.code)
+        self.assertEqual(3, len(self.hosts.stubs))
+
+    def test_other_code_than_the_pinned_one_is_fetched_ever_more_rarely(self) -> None:
+        """
+        The time between two looks doubles up to an hour; the pinned version goes on.
+        """
+        pin = f"sha256:{stub_code().digest}"
+        self.make(refresh_seconds=100, idle_seconds=0, stub=[{"domain": B, "digest": pin}])
+        self.live()
+        self.fetcher.codes[B] = stub_code(code="newer")
+        self.node.clock.pump([10] * 360)
+        in_an_hour = len(self.fetcher.fetched)
+        self.node.clock.pump([10] * 720)
+
+        self.assertLess(in_an_hour, 8)
+        self.assertIn(len(self.fetcher.fetched) - in_an_hour, (2, 3))
+        self.assertEqual((1, "live"), (len(self.hosts.stubs), self.state()))
+
     def test_same_version_changes_nothing(self) -> None:
         """
         A fetch that finds the same code and descriptor starts nothing.
@@ -477,6 +541,30 @@ class OperatorTests(ForeignCase):
 
         self.assertTrue(stub.is_stopped)
         self.assertIsNone(self.node.router.foreign)
+
+    def test_reload_ends_what_is_not_permitted_any_more(self) -> None:
+        """
+        Another digest, fewer hosts, smaller limits hold for the stub that runs, too. A reload that changes
+        nothing for it leaves it alone.
+        """
+        self.make(hosts=["far.example:443"])
+        stub = self.live()
+        self.stubs.apply()
+        self.assertFalse(stub.is_stopped)
+
+        self.node.config.foreign.hosts = []
+        self.stubs.apply()
+        self.assertTrue(stub.is_stopped)
+
+        self.send()
+        self.assertNotIn("far.example:443", self.hosts.last.start.hosts)
+        self.node.config.foreign.stub[0].digest = "sha256:" + "0" * 64
+        self.stubs.apply()
+        self.assertTrue(self.hosts.last.is_stopped)
+        self.node.clock.advance(61)
+        self.send()
+        self.assertEqual(2, len(self.hosts.stubs))
+        self.assertIn("not the pinned one", self.entry()["last_error"])
 
     def test_stub_is_stopped_and_started(self) -> None:
         """

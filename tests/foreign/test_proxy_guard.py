@@ -6,11 +6,19 @@ from ipaddress import ip_address
 
 from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.internet.protocol import Factory, Protocol
-from twisted.internet.testing import MemoryReactorClock
+from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.foreign.proxy.guard import RESOLVE_SECONDS, AddressGuard, NotPermitted, is_public, split_port
+from msgnode.foreign.proxy.guard import (
+    HEAD_BYTES,
+    RESOLVE_SECONDS,
+    AddressGuard,
+    NotPermitted,
+    bounded,
+    is_public,
+    split_port,
+)
 from tests.support.stub_processes import Names
 
 PRIVATE = [
@@ -175,3 +183,44 @@ class AddressGuardTests(SynchronousTestCase):
 
 def _refusal(number: int) -> Failure:
     return Failure(ConnectError(string=f"refused {number}"))
+
+    def test_a_listed_name_may_be_private_but_not_this_machine(self) -> None:
+        """
+        The owner of a public name that is listed could lead it to loopback, or to a cloud's metadata.
+        """
+        for text in ("127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "0.0.0.0"):
+            guard = self.guard([text], listed=("mn.c.example:443",))
+            self.failureResultOf(guard.check("mn.c.example", 443), NotPermitted)
+        for text in ("10.1.2.3", "fd00::1"):
+            guard = self.guard([text], listed=("mn.c.example:443",))
+            self.assertEqual([text], self.successResultOf(guard.check("mn.c.example", 443)))
+        guard = self.guard(["127.0.0.1"], listed=("mn.c.example:443", "127.0.0.1:443"))
+        self.assertEqual(["127.0.0.1"], self.successResultOf(guard.check("mn.c.example", 443)))
+
+    def test_a_connection_ends_after_so_many_bytes(self) -> None:
+        """
+        Headers of HTTP have no end of their own.
+        """
+        reactor = MemoryReactorClock()
+        dial = bounded(AddressGuard(Names(), reactor).endpoint, 1000)
+        made = dial("1.1.1.1", 80).connect(Factory.forProtocol(_Kept))
+        transport = StringTransport()
+        outer = reactor.tcpClients[0][2].buildProtocol(None)
+        outer.makeConnection(transport)
+        inner = self.successResultOf(made)
+        for _ in range(30):
+            outer.dataReceived(b"x" * 10_000)
+
+        self.assertTrue(transport.disconnected or transport.disconnecting)
+        self.assertLessEqual(inner.came, 1125 + HEAD_BYTES)
+
+
+class _Kept(Protocol):
+    """
+    A protocol that counts what comes.
+    """
+
+    came = 0
+
+    def dataReceived(self, data: bytes) -> None:
+        self.came += len(data)

@@ -278,18 +278,6 @@ class ReceivingTests(ForeignCase):
 
         self.assertEqual(5, self.entry()["figures"]["malformed"])
 
-    def test_rate_is_bounded(self) -> None:
-        """
-        Messages beyond `rate_messages` a second are dropped and counted.
-        """
-        self.make(rate_messages=10)
-        stub = self.live()
-        for id in range(30):
-            stub.say(id=id, to=f"{self.ann.runtime}/x")
-
-        self.assertLessEqual(len(self.ann.take()), 10)
-        self.assertLessEqual(20, self.entry()["figures"]["rate"])
-
     def test_traffic_log_names_the_source(self) -> None:
         """
         The message of a foreign domain has the domain's session in the traffic log.
@@ -469,6 +457,24 @@ class ObservingTests(ForeignCase):
         [answer] = self.subscribe(f"{OBJECT}/changes")
 
         self.assertEqual((429, "limit"), (answer["body"]["code"], answer["body"]["reason"]))
+
+    def test_one_session_has_a_quarter_of_the_addresses(self) -> None:
+        """
+        Others still find room; a list that does not fit is refused as a whole.
+        """
+        self.make(max_addresses=8)
+        stub = self.live()
+        [answer] = self.subscribe(f"{OBJECT}/changes", f"{OBJECT}/children/c")
+        self.assertEqual((429, "limit"), (answer["body"]["code"], answer["body"]["reason"]))
+        stub.posted.clear()
+        bob = self.node.client("runtime://a.example/bob")
+        bob.tell(
+            {"id": 1, "type": "create", "from": f"{bob.runtime}/x", "to": f"hyperty://{B}/h2", "body": {}}
+        )
+
+        self.assertEqual(1, len(stub.take()))
+        [answer] = self.subscribe(f"{OBJECT}/children/c")
+        self.assertEqual(200, answer["body"]["code"])
 
 
 class ChoosingTests(ForeignCase):

@@ -7,12 +7,14 @@ from base64 import b64encode
 from hashlib import sha1
 from typing import Any
 
+from msgspec.structs import replace
 from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.support.stub_processes import World, a_start
+from msgnode.foreign.proxy.websocket import MAX_FRAMES
+from tests.support.stub_processes import LIMITS, World, a_start
 
 HOSTS = ("203.0.113.7:80", "127.0.0.1:9000")
 
@@ -75,6 +77,33 @@ class StubNetworkTests(SynchronousTestCase):
         self.world.reactor.advance(20)
 
         self.assertEqual(6, len(self.world.reactor.tcpClients))
+
+    def test_a_sub_protocol_with_a_line_feed_is_refused(self) -> None:
+        """
+        It would be a header, or another request, to the host.
+        """
+        (closed,) = self.tell(k="open", s=1, url="ws://203.0.113.7/", protocols=["x\r\n\r\nPOST / HTTP/1.1"])
+
+        self.assertIn("a sub-protocol has letters", closed["reason"])
+        (closed,) = self.open(1, "ws://203.0.113.7/ HTTP/1.1")
+        self.assertIn("visible ASCII", closed["reason"])
+        self.assertEqual([], self.world.reactor.tcpClients)
+
+    def test_requests_in_a_second_are_bounded(self) -> None:
+        """
+        Each is a connection, and a name that is looked up.
+        """
+        limits = replace(LIMITS, messages_per_second=100_000)
+        self.world = World(a_start(hosts=HOSTS, limits=limits), listed=("203.0.113.0/24",))
+        said: list[dict[str, Any]] = []
+        for number in range(60):
+            said += self.tell(
+                k="fetch", s=number, method="GET", url="http://203.0.113.7/", headers=[], body=""
+            )
+            self.tell(k="abort", s=number)
+
+        self.assertEqual(10, len(said))
+        self.assertEqual("a stub may make 50 requests in a second", said[0]["error"])
 
     def test_a_stub_has_few_sockets_at_once(self) -> None:
         """
@@ -149,6 +178,50 @@ class StubNetworkTests(SynchronousTestCase):
 
         (closed,) = self.heard()
         self.assertEqual(("closed", 1006, False), (closed["k"], closed["code"], closed["clean"]))
+
+    def test_a_node_that_sends_frames_without_end_is_left(self) -> None:
+        """
+        A read full of empty frames would hold the node's other work for more than half a second.
+        """
+        for frame in (b"\x89\x00", b"\x8a\x00", b"\x81\x01x"):
+            self.setUp()
+            server = _Server(self.world, self.open)
+            self.heard()
+            server.protocol.dataReceived(frame * (65_536 // len(frame)))
+
+            self.assertLessEqual(len(self.heard()), MAX_FRAMES)
+            self.assertTrue(server.transport.disconnected or server.transport.disconnecting)
+            server.lose()
+            self.assertIn(f"more than {MAX_FRAMES} frames at once", self.heard()[-1]["reason"])
+
+    def test_pings_are_not_answered_to_a_node_that_does_not_read(self) -> None:
+        """
+        The answers would wait in this node.
+        """
+        server = _Server(self.world, self.open)
+        server.transport.clear()
+        server.send(9, b"1")
+        answered = server.transport.value()
+        server.transport.producer.pauseProducing()
+        for _ in range(100):
+            server.send(9, b"1")
+
+        self.assertNotEqual(b"", answered)
+        self.assertEqual(answered, server.transport.value())
+
+    def test_a_handshake_without_end_is_left(self) -> None:
+        """
+        It would be kept, and searched from its beginning at each read.
+        """
+        self.open(1)
+        protocol = self.world.reactor.tcpClients[0][2].buildProtocol(None)
+        transport = _Transport()
+        protocol.makeConnection(transport)
+        protocol.dataReceived(b"HTTP/1.1 101 Switching Protocols\r\n")
+        for _ in range(3):
+            protocol.dataReceived(b"X-Header: " + b"x" * 65_000 + b"\r\n")
+
+        self.assertTrue(transport.disconnected or transport.disconnecting)
 
     def test_a_request_to_another_host_is_refused(self) -> None:
         """

@@ -7,7 +7,7 @@ import json
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.foreign.sandbox.watch import HANG_SECONDS
+from msgnode.foreign.sandbox.process import LOGGED_AT_ONCE, STATUSES_AT_ONCE
 from tests.support.stub_processes import LIMITS, World, a_start
 
 STARTED = '{"k":"started"}'
@@ -104,10 +104,10 @@ class StubProcessTests(SynchronousTestCase):
 
     def test_a_process_that_answers_no_ping_is_killed(self) -> None:
         """
-        After HANG_SECONDS, and the reason is told when it is gone.
+        After `hang_seconds`, and the reason is told when it is gone.
         """
         self.live()
-        self.advance(HANG_SECONDS)
+        self.advance(LIMITS.hang_seconds)
         self.assertEqual([], self.transport.signals)
         self.advance(3)
         self.assertIn("KILL", self.transport.signals)
@@ -222,3 +222,58 @@ class StubProcessTests(SynchronousTestCase):
 
         self.assertEqual([], self.told.of("status"))
         self.assertEqual([("warn", "unknown status 'half-live'")], self.told.of("log"))
+
+    def test_a_status_that_changes_without_end_ends_the_process(self) -> None:
+        """
+        Each change makes the node subscribe again.
+        """
+        limits = replace(LIMITS, messages_per_second=100_000, output_bytes_per_second=1 << 30)
+        self.world = world = World(a_start(limits=limits))
+        world.say(STARTED, *[status("live"), status("disconnected")] * 100)
+        for _ in range(10):
+            world.reactor.advance(0)
+
+        self.assertEqual(STATUSES_AT_ONCE, len(world.told.of("status")))
+        world.transport.exit(signal=9)
+        self.assertEqual([("changed its status too often",)], world.told.of("ended"))
+
+    def test_lines_of_its_console_are_bounded(self) -> None:
+        """
+        The next one that is handed on says how many were left out.
+        """
+        limits = replace(LIMITS, messages_per_second=100_000, output_bytes_per_second=1 << 30)
+        self.world = world = World(a_start(limits=limits))
+        line = json.dumps({"k": "log", "level": "info", "text": "x"})
+        world.say(STARTED, *[line] * (LOGGED_AT_ONCE + 50))
+        for _ in range(10):
+            world.reactor.advance(0)
+        self.assertEqual(LOGGED_AT_ONCE, len(world.told.of("log")))
+        world.reactor.advance(1)
+        world.say(line)
+
+        self.assertEqual(("info", "x (50 lines before it are left out)"), world.told.of("log")[-1])
+
+    def test_only_the_first_line_is_of_the_jail(self) -> None:
+        """
+        A process that broke out cannot fill the log of the node with it.
+        """
+        jail = '{"k":"jail","missing":[]}'
+        self.world.say(jail, STARTED, jail)
+
+        self.assertEqual(["KILL"], self.transport.signals)
+
+    def test_a_process_that_asks_and_does_not_read_is_ended(self) -> None:
+        """
+        The answers that wait for it in the node are bounded, even if it answers pings.
+        """
+        limits = replace(LIMITS, messages_per_second=100_000, output_bytes_per_second=1 << 30)
+        self.world = world = World(a_start(limits=limits))
+        world.say(STARTED)
+        world.process.pauseProducing()
+        refused = json.dumps({"k": "open", "s": 1, "url": "ws://b.example/", "protocols": []})
+        for _ in range(200):
+            world.say(*[refused] * 50)
+            world.reactor.advance(0)
+
+        world.transport.exit(signal=9)
+        self.assertEqual([("does not read what is written to it",)], world.told.of("ended"))

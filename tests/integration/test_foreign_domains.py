@@ -17,6 +17,7 @@ import pytest
 from tests.integration.process import PATIENCE, Lines, NodeProcess, fetched
 
 A, B = "runtime://a.example/ann", "runtime://b.example/bob"
+NEXT = "runtime://a.example/next"
 OBJECT = "comm://b.example/room"
 FIXED = (
     'domain = "b.example"\nweb = ["tcp:{port}:interface=127.0.0.1"]\nlines = ["tcp:0:interface=127.0.0.1"]\n'
@@ -100,9 +101,9 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-@pytest.fixture
-def domains(tmp_path: Path) -> Iterator[Domains]:
-    made = Domains(tmp_path)
+@pytest.fixture(scope="module")
+def domains(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Domains]:
+    made = Domains(tmp_path_factory.mktemp("domains"))
     yield made
     made.close()
 
@@ -165,21 +166,21 @@ def test_foreign_node_that_was_killed_is_reached_again(domains: Domains) -> None
     What is sent while the foreign node is away waits, and arrives when it is back; observers hear again. A
     request whose time has ended is answered 404. The stub's process ends with its node.
     """
-    ann = Lines(domains.near.ports["line"], A)
+    ann = Lines(domains.near.ports["line"], NEXT)
     subscribe(ann, "a.example", f"{OBJECT}/changes")
     domains.far.stop(signal.SIGKILL)
     wait_until(lambda: domains.state() == "disconnected")
-    ann.send({"id": 1, "type": "create", "from": f"{A}/x", "to": f"{B}/x", "ttl": 0.5, "body": {}})
+    ann.send({"id": 1, "type": "create", "from": f"{NEXT}/x", "to": f"{B}/x", "ttl": 0.5, "body": {}})
     late = ann.receive()
     assert late and (late["id"], late["body"]["code"], late["body"]["reason"]) == (1, 404, "stale")
-    ann.send({"id": 2, "type": "update", "from": f"{A}/x", "to": f"{B}/x", "body": {"kept": True}})
+    ann.send({"id": 2, "type": "update", "from": f"{NEXT}/x", "to": f"{B}/x", "body": {"kept": True}})
 
     domains.restart_far()
     bob = Lines(domains.far.ports["line"], B)
     wait_until(lambda: domains.state() == "live")
 
     # The first message may be earlier than bob: the foreign node then has no session for it.
-    ann.send({"id": 3, "type": "update", "from": f"{A}/x", "to": f"{B}/x", "body": {}})
+    ann.send({"id": 3, "type": "update", "from": f"{NEXT}/x", "to": f"{B}/x", "body": {}})
     heard = bob.receive()
     assert heard and heard["id"] in (2, 3)
     bob.send({"id": 4, "type": "update", "from": OBJECT, "to": f"{OBJECT}/changes", "body": {}})

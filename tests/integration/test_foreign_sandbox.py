@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.cable import Cable
 from tests.integration.process import Lines, NodeProcess
 from tests.integration.sandboxed import STUBS, TOP, Sandboxed, Sandboxes, is_gone
 from tests.support.authority import Authority
@@ -25,13 +26,6 @@ numbers = count(1)
 SM = "domain://msg-node.b.example/sm"
 FAR = "hyperty://b.example/far"
 MODULES = Path(os.environ.get("MSGNODE_NODE", TOP / ".node")) / "node_modules"
-
-
-@pytest.fixture(scope="module")
-def sandboxes() -> Iterator[Sandboxes]:
-    process = Sandboxes()
-    yield process
-    process.close()
 
 
 @pytest.fixture(scope="module")
@@ -104,28 +98,25 @@ def test_a_stub_of_each_generation_carries_messages_both_ways(
     assert is_gone(stub.pid)
 
 
-def test_stubs_come_back_when_their_node_does(sandboxes: Sandboxes) -> None:
+def test_stubs_come_back_when_their_node_does(sandboxes: Sandboxes, node: NodeProcess) -> None:
     """
-    `kill -9` of the other node, and a new one on the same port.
+    The connection breaks, no other is made for a while; then the node is there again.
     """
-    first = NodeProcess("--domain", "b.example")
-    port = first.ports["web"]
+    cable = Cable(node.ports["web"])
     stubs = [
-        started(sandboxes, generation, port, live_seconds=60.0)
+        started(sandboxes, generation, cable.port, live_seconds=60.0)
         for generation in ("activate", "systemjs", "matrix", "own")
     ]
-    first.stop(signal.SIGKILL)
+    cable.cut()
     for stub in stubs:
         stub.wait("status", "disconnected")
-    config = first.directory / "again.toml"
-    config.write_text(f'web = ["tcp:{port}:interface=127.0.0.1"]\nlines = []\n[admin]\nlisten = "none"\n')
-    again = NodeProcess("--config", str(config), "--domain", "b.example", listeners=1)
+    cable.join()
 
     for stub in stubs:
         stub.live()
 
     assert [stub.stop() for stub in stubs] == ["was stopped"] * len(stubs)
-    again.stop(signal.SIGKILL)
+    cable.close()
 
 
 def test_the_certificate_of_a_foreign_node_is_checked(sandboxes: Sandboxes, tmp_path: Path) -> None:
@@ -143,21 +134,18 @@ def test_the_certificate_of_a_foreign_node_is_checked(sandboxes: Sandboxes, tmp_
     trusting = Sandboxes(authority.path)
     text, key, _ = GENERATIONS["own"]
 
-    for where, port, live in (
-        (trusting, ports[0], True),
-        (sandboxes, ports[0], False),
-        (trusting, ports[1], False),
-    ):
+    def connecting(where: Sandboxes, port: str) -> Sandboxed:
         place = f"localhost:{port}"
-        stub = where.start(
-            f"tls-{next(numbers)}", text, {key: f"wss://{place}/ws"}, [place], live_seconds=3.0
-        )
-        if live:
-            stub.live()
-            stub.stop()
-        else:
-            assert "certificate" in str(stub.wait("status", "disconnected")) + str(stub.seen)
-            assert stub.ended() == "was not live within 3 s"
+        name = f"tls-{next(numbers)}"
+        return where.start(name, text, {key: f"wss://{place}/ws"}, [place], live_seconds=4.0)
+
+    good = connecting(trusting, ports[0])
+    bad = [connecting(sandboxes, ports[0]), connecting(trusting, ports[1])]
+    good.live()
+    good.stop()
+    for stub in bad:
+        assert "certificate" in str(stub.wait("status", "disconnected")) + str(stub.seen)
+        assert stub.ended() == "was not live within 4 s"
     trusting.close()
     node.stop(signal.SIGKILL)
 

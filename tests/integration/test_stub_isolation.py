@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,6 @@ from msgnode.foreign.sandbox.hosts import find_deno
 from tests.integration.sandboxed import SAY_LIVE, TOP, Sandboxes, activating, started
 
 JAIL = TOP / "msgnode" / "foreign" / "sandbox" / "jail.py"
-
-
-@pytest.fixture(scope="module")
-def sandboxes() -> Iterator[Sandboxes]:
-    process = Sandboxes()
-    yield process
-    process.close()
 
 
 REACHING = r"""

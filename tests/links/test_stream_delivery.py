@@ -384,3 +384,22 @@ def test_a_message_that_comes_again_by_another_stream_is_known():
 
     assert b.payloads == [b"not it", b"one"]
     assert same.reasons(second) == ["acknowledged"]
+
+
+def test_a_message_that_waits_is_unacknowledged_although_a_later_one_is_stale():
+    """
+    What has been sent is acknowledged when the oldest message is, not when the outcome of the last is known.
+    """
+    net, a, b = pair()
+    net.set_route(a.name, b.name, up=False)
+    a.send(b.name, b"lasts")
+    a.send(b.name, b"expires", ttl_millis=1000)
+    is_unacknowledged = a.streams.unacknowledged(b.name)
+    net.run(5)
+
+    assert is_unacknowledged()
+
+    net.set_route(a.name, b.name, up=True)
+    net.run(5)
+
+    assert (b.payloads, is_unacknowledged()) == ([b"lasts"], False)

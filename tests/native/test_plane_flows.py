@@ -801,5 +801,5 @@ def scanned(records: bytes) -> list[Found]:
     """
     The records as the journal finds them in a segment.
     """
-    found = [each for each in scan(MAGIC + records) if each is not None]
+    found = [each for each in scan(MAGIC + records, True) if each is not None]
     return [each._replace(offset=each.offset - len(MAGIC)) for each in found]

@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.protocol.close_codes import REMOVED, SLOW
 from msgnode.sessions.history.connection_records import MAX_CLOSED
-from msgnode.sessions.history.refusals import MAX_REFUSALS
+from msgnode.sessions.history.refusals import MAX_IDS, MAX_REFUSALS, RefusalRing
 from tests.support.fakes import MemoryNode
 
 A, B = "runtime://example.org/a", "runtime://example.org/b"
@@ -61,6 +61,30 @@ class RefusalTests(HistoryCase):
 
         self.assertEqual([100, 1], [found.count for found in self.refusals])
         self.assertEqual([1, 2], [found.number for found in self.refusals])
+
+    def test_every_message_of_an_entry_is_found_by_its_id(self) -> None:
+        """
+        Of those that were counted in it the newest; the others are only counted.
+        """
+        for id in range(20):
+            self.client.tell({"id": id, "type": "ping", "from": f"{B}/x", "to": f"{B}/y"})
+
+        [found] = self.refusals
+        self.assertEqual(20, found.count)
+        self.assertEqual([0, *range(20 - MAX_IDS, 20)], [id for id in range(20) if found.is_of(str(id))])
+
+    def test_after_the_clock_is_set_back_equal_refusals_are_entries_of_their_own(self) -> None:
+        """
+        They are not counted, with the time of then, in one of an hour later.
+        """
+        now = [7200.0]
+        ring = RefusalRing(lambda: now[0])
+        ring.add(A, 403, "policy", "no")
+        now[0] = 3600.0
+        for _ in range(2):
+            ring.add(A, 403, "policy", "no")
+
+        self.assertEqual([(7200.0, 1), (3600.0, 2)], [(found.time, found.count) for found in ring])
 
     def test_ring_has_a_bound(self) -> None:
         """

@@ -133,7 +133,7 @@ class DurableMember:
         self.node = node = DurableNode(world.directory / name[-1], clock)
         self.clock = clock
         self.members = members = world.cluster.start(name)
-        channels = members.listener = Channels(members)
+        self.channels = channels = members.listener = Channels(members)
         channel = channels.make(b"d")
         self.directory = ReplicatedDirectory(channel, self._is_held, clock, node.slices)
         channel.listener = self.directory
@@ -450,8 +450,14 @@ class DurableWorld:
 
     def start(self, name: str) -> None:
         if name not in self.members:
-            self.members[name] = DurableMember(self, name)
+            self.members[name] = self.made(name)
             self.cluster.connect()
+
+    def made(self, name: str) -> DurableMember:
+        """
+        A new process of that node.
+        """
+        return DurableMember(self, name)
 
     def stop(self, name: str) -> None:
         if name in self.members:

@@ -18,7 +18,7 @@ UNDECIDED = "indeterminate"
 
 class PolicyWord(msgspec.Struct):
     """
-    The word of the policies on a message at one point: its type and address, the effect, the rule that
+    The decision of the policies about a message at one point: its type and address, the effect, the rule that
     decides ("" if none does), and whether the message would pass, which depends on the defaults, too.
     """
 
@@ -34,8 +34,8 @@ def words_about(
     session: Session, enforcement: PolicyEnforcement, to: str, type: str = "create"
 ) -> Iterator[PolicyWord]:
     """
-    Yields the word of the policies if the session opens, subscribes the address, and sends a message of this
-    type to it. There is nothing without live policies.
+    Yields what the policies say if the session opens, subscribes the address, and sends a message of this type to
+    it. There is nothing without live policies.
     """
     if enforcement.program is None:
         return
@@ -45,7 +45,7 @@ def words_about(
 
 def word_at(point: str, kind: str, to: str, session: Session, enforcement: PolicyEnforcement) -> PolicyWord:
     """
-    The word of the live policies at one point.
+    Returns what the live policies say at one point.
     """
     message = Message(1, kind, to, session.runtime)
     try:

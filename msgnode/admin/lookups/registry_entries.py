@@ -1,5 +1,5 @@
 """
-The entries of the domain registry: those of a user, and that of an address.
+The entries of the domain registry, next to what the node knows: those of a user, and that of an address.
 """
 
 from collections.abc import Generator
@@ -14,13 +14,13 @@ from msgnode.admin.reads.inspector import Inspector
 from msgnode.protocol.errors import Rejected
 
 MAX_ENTRIES = 200
-DEADLINE_SECONDS = 1.0  # of a look for a report on an address
+DEADLINE_SECONDS = 1.0  # of a look for another report
 OF_THE_NODE = ("runtime:", "domain:", "mn:", "global:")  # schemes of which the registry keeps no entries
 
 
 class RegistryQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """
-    The entries to show: those of a `user`, or that of an address, `url`; one of them.
+    A question for entries: those of a `user`, or that of an address, `url`; one of them.
     """
 
     user: str = ""

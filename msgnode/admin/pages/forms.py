@@ -78,6 +78,10 @@ def _unbind(form: Form) -> Order:
     return Order(path, "the address is free", {"session": form.get("session", "")})
 
 
+def _take_back(form: Form) -> Order:
+    return Order(["pools", form.get("address", ""), "take-back"], "the address is free")
+
+
 def _trace(form: Form) -> Order:
     key = form.get("key", "")
     if key not in KEYS:
@@ -102,6 +106,7 @@ ORDERS: dict[str, Callable[[Form], Order]] = {
     "limit": _limit,
     "unlimit": lambda form: Order(["limits", form.get("id", "")], "the limit is lifted", verb="DELETE"),
     "unbind": _unbind,
+    "take-back": _take_back,
     "trace": _trace,
     "stop-trace": lambda form: Order(["traces", form.get("id", ""), "stop"], "the trace is stopped"),
     "delete-trace": lambda form: Order(["traces", form.get("id", "")], "the trace is deleted", verb="DELETE"),

@@ -32,7 +32,7 @@ class NetworkViews:
 
     def addresses(self, visit: Visit) -> Any:
         """
-        The hearers of an address, or the addresses that begin with a text.
+        The hearers of an address, the addresses that begin with a text, or the pools.
         """
         address, prefix = visit.query.get("address", ""), visit.query.get("prefix", "")
         context: dict[str, Any] = {
@@ -40,6 +40,7 @@ class NetworkViews:
             "prefix": prefix,
             "report": None,
             "found": None,
+            "pools": None,
             "may_act": visit.may("operator"),
         }
         if address:
@@ -49,7 +50,8 @@ class NetworkViews:
             cursor = visit.query.get("cursor", "0")
             asked = self._get(visit, "addresses", prefix=prefix, limit="100", cursor=cursor)
             return asked.addCallback(lambda found: ("addresses.html", {**context, "found": found}))
-        return "addresses.html", context
+        asked = self._get(visit, "pools", limit="100")
+        return asked.addCallback(lambda found: ("addresses.html", {**context, "pools": found}))
 
     def nodes(self, visit: Visit) -> Deferred[Shown]:
         """

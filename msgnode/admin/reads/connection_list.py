@@ -132,7 +132,7 @@ class _Page:
                 session=session.runtime if session is not None else record.session,
                 user=session.identity if session is not None else record.user,
                 opened=round(record.opened, 3),
-                lifetime=round(ended - record.opened, 3),
+                lifetime=max(0.0, round(ended - record.opened, 3)),
                 in_messages=counts[0],
                 in_bytes=counts[1],
                 out_messages=counts[2],

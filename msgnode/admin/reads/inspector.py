@@ -49,6 +49,14 @@ class Inspector:
         # Messages in and out a second of a session, None while they are not measured.
         self.rates: Callable[[Session], tuple[float | None, float | None]] = _not_measured
         node.sessions.connections.local_address = local_address
+        self._began = clock.seconds()
+
+    @property
+    def uptime(self) -> float:
+        """
+        Seconds since the start, whatever happened to the wall clock.
+        """
+        return self.clock.seconds() - self._began
 
     def wall_of(self, at: float) -> float:
         """

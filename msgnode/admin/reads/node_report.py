@@ -68,7 +68,7 @@ class BackEndRow(msgspec.Struct):
 
 class SpoolReport(msgspec.Struct):
     """
-    The spool of undelivered messages: bytes and segments on disk, and the bytes of undelivered messages.
+    The spool of undelivered messages: bytes and segments on disk, and the bytes that are undelivered.
     """
 
     bytes: int
@@ -182,7 +182,7 @@ def report_node(inspector: Inspector) -> NodeReport:
         domain=node.config.domain,
         status="up",
         started=round(facts.started, 3),
-        uptime=round(facts.wall() - facts.started, 3),
+        uptime=round(inspector.uptime, 3),
         config_file=facts.config_file,
         config_revision=facts.revision,
         config_loaded_at=round(facts.config_loaded, 3),

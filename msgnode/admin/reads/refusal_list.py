@@ -141,7 +141,7 @@ def _tests(query: RefusalQuery) -> Iterator[Callable[[Refusal], bool]]:
     if query.rule:
         yield lambda found: query.rule in found.rule
     if query.id:
-        yield lambda found: str(found.id) == query.id
+        yield lambda found: found.is_of(query.id)
     if query.since:
         yield lambda found: found.last >= query.since
     if query.after:

@@ -103,10 +103,11 @@ class _Ring:
         self.values = {name: array("d", [NOTHING]) * points for name in NAMES}
 
     def put(self, number: int, values: dict[str, float]) -> None:
-        if self.last and number > self.last:
-            for gap in range(self.last + 1, min(number, self.last + self.points)):
-                for ring in self.values.values():
-                    ring[gap % self.points] = NOTHING
+        # No figure was taken between, or the clock was set back before it.
+        low, high = sorted((self.last, number)) if self.last else (number, number)
+        for gap in range(max(low + 1, high - self.points), high + (number < self.last)):
+            for ring in self.values.values():
+                ring[gap % self.points] = NOTHING
         self.last = number
         for name, value in values.items():
             self.values[name][number % self.points] = value

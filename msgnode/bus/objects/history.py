@@ -190,6 +190,8 @@ class History:
             size += self._add(page, found, entry, shown)
             if done % step == 0:
                 yield
+                if at < index.oldest:
+                    break  # the next messages were removed meanwhile
         page.missing[:0] = _missing(index.missing(first, at - 1))
         page.next = at if at <= page.version else 0
 

@@ -34,7 +34,7 @@ def read_request(message: Message) -> HistoryRequest:
         raise NotOffered(f"the history of an object understands read, not {message.type!r}"[:200])
     body = message.fields()
     at, from_ = _point(body, "at"), _point(body, "from")
-    limit = body.get("limit")
+    limit = _number(body.get("limit"))
     if limit is None:
         limit = DEFAULT_CHANGES
     elif isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_CHANGES:
@@ -45,7 +45,7 @@ def read_request(message: Message) -> HistoryRequest:
 
 
 def _point(body: dict[str, Any], name: str) -> Point | None:
-    value = body.get(name)
+    value = _number(body.get(name))
     if value is None:
         return None
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53:
@@ -58,6 +58,14 @@ def _point(body: dict[str, Any], name: str) -> Point | None:
         else:
             return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     raise Rejected(f'{name!r} is a version, or a time such as "2026-01-31T12:00:00Z", not {value!r}'[:300])
+
+
+def _number(value: Any) -> Any:
+    """
+    The number that a text of digits is: the query of an HTTP request has texts only.
+    """
+    is_number = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 16
+    return int(value) if is_number else value
 
 
 def micros_of(point: datetime) -> int:

@@ -5,13 +5,15 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
 import click
 
-from msgnode.cli import INTERRUPTED
+from msgnode.cli import INTERRUPTED, REFUSED
 from msgnode.cli.admin.actions import do, tell
+from msgnode.cli.admin.reports import refusal_lines
 from msgnode.cli.admin.times import Duration
 from msgnode.cli.links.admin_client import AdminClient, asks_admin
 from msgnode.structures.log_limits import printable
@@ -61,16 +63,24 @@ def refusals(
     wanted = [(key, value) for key, value in (("code", code or ""), ("session", session)) if value]
     if not follow:
         found = client.get("refusals", query=wanted)
+        if not found["refusals"]:
+            client.console.note("no such message was refused or dropped lately")
         for refusal in found["refusals"]:
-            _show(client, "refusal", refusal)
+            _show_refusal(client, refusal)
         return
-    _follow(client, [("kinds", "refusal"), *wanted])
+    _follow(client, [("kinds", "refusal"), *wanted], "refusal")
 
 
-def _follow(client: AdminClient, query: list[tuple[str, str]]) -> None:
+def _show_refusal(client: AdminClient, found: dict[str, Any]) -> None:
+    client.console.result("\n".join(refusal_lines(found)), found)
+
+
+def _follow(client: AdminClient, query: list[tuple[str, str]], only: str = "") -> None:
     for kind, event in parse_events(client.lines("events", query=query)):
         if kind == "gap":
             client.console.note("some events were missed")
+        elif kind == "refusal" and only == "refusal":
+            _show_refusal(client, event)
         else:
             _show(client, kind, event)
 
@@ -135,17 +145,31 @@ def trace(
     client = AdminClient(admin, state, as_json)
     order: dict[str, Any] = {"seconds": seconds, "max": most, "bodies": bodies, "reason": reason}
     order |= {"session": session, "user": user, "peer": peer, "address": address, "id": message_id}
+    file = None if out is None or dry_run else _opened(out)
     begun = do(client, "traces", dry_run=dry_run, **order)
     if dry_run:
         tell(client, "show messages of", begun, "filter")
         return
-    started = begun["details"]["trace"]
-    client.console.note(f"trace {started['id']} runs for {seconds:g} s; Ctrl-C ends it")
-    if out is None:
-        _read_trace(client, started["id"], reason, lambda data: _print(client, data))
+    id = begun["details"]["trace"]["id"]
+    client.console.note(f"trace {id} runs for {seconds:g} s; Ctrl-C ends it")
+    if file is None:
+        _read_trace(client, id, reason, lambda data: _print(client, data))
         return
-    with out.open("wb", buffering=0) as file:
-        _read_trace(client, started["id"], reason, file.write)
+    file.truncate(0)
+    try:
+        _read_trace(client, id, reason, file.write)
+    except OSError as why:
+        client.console.stop(f"{out}: {why.strerror}; the trace has ended", REFUSED)
+
+
+def _opened(path: Path) -> FileIO:
+    """
+    The file, with what is in it: only a trace that runs overwrites it.
+    """
+    try:
+        return path.open("ab", buffering=0)
+    except OSError as why:
+        raise click.BadParameter(f"{path}: {why.strerror}", param_hint="--out") from None
 
 
 def _read_trace(client: AdminClient, id: str, reason: str, use: Callable[[bytes], object]) -> None:
@@ -155,11 +179,11 @@ def _read_trace(client: AdminClient, id: str, reason: str, use: Callable[[bytes]
         while not is_over:
             try:
                 is_over = client.get("traces", id)["state"] != "running"
-                time.sleep(POLL_SECONDS)
+                client.pause(POLL_SECONDS)
             except KeyboardInterrupt:
                 interrupted = True
                 do(client, "traces", id, "stop", reason=reason)
-                time.sleep(2 * POLL_SECONDS)  # until the last lines are in the file
+                client.pause(2 * POLL_SECONDS)  # until the last lines are in the file
                 is_over = True
             while data := client.raw("traces", id, "lines", query=[("from", str(at))]):
                 use(data)

@@ -102,10 +102,10 @@ TIMES = {"since", "opened_at", "last_in", "last_out"}
 ENDS = {"expires_at", "token_expires_at"}
 
 
-def _session(view: View, found: dict[str, Any], with_addresses: bool) -> Iterator[str]:
-    row = found["session"]
-    if "node" in found:
-        yield f"at {printable(found['node'])}"
+def session_lines(row: dict[str, Any]) -> Iterator[str]:
+    """
+    The fields of a session that have a value, for human readers.
+    """
     for key, value in row.items():
         if value in (None, "", False):
             continue
@@ -118,6 +118,13 @@ def _session(view: View, found: dict[str, Any], with_addresses: bool) -> Iterato
         else:
             text = plain(value)
         yield f"{key.replace('_', ' '):18} {text}"
+
+
+def _session(view: View, found: dict[str, Any], with_addresses: bool) -> Iterator[str]:
+    row = found["session"]
+    if "node" in found:
+        yield f"at {printable(found['node'])}"
+    yield from session_lines(row)
     if found["tls"]:
         yield f"{'tls':18} {plain(list(found['tls'].values()))}"
     outbox = found["outbox"]
@@ -139,7 +146,7 @@ def _session(view: View, found: dict[str, Any], with_addresses: bool) -> Iterato
     if found["refusals"]:
         yield from ["", "last refusals:"]
         for refusal in found["refusals"]:
-            yield from _refusal(refusal)
+            yield from refusal_lines(refusal)
 
 
 @click.command(short_help="Show why a message was refused, or those of a session.")
@@ -165,16 +172,19 @@ def why(client: AdminClient, what: str, limit: int) -> None:
     if not refusals:
         text = f"nothing of {printable(what)} is among the last {found['kept']:,} refusals"
         client.console.stop(text, REFUSED)
-    client.console.result("\n".join(line for each in refusals for line in _refusal(each)), found)
+    client.console.result("\n".join(line for each in refusals for line in refusal_lines(each)), found)
 
 
-def _refusal(found: dict[str, Any]) -> Iterator[str]:
+def refusal_lines(found: dict[str, Any]) -> Iterator[str]:
+    """
+    A refusal for human readers; events leave out fields that are empty.
+    """
     times = f" ({found['count']:,} times)" if found["count"] > 1 else ""
+    message = f"{found.get('type', '')} {found.get('id', '')}".strip() or "a message"
+    sender = found.get("from") or found.get("session")
     head = f"{clock(found['time'])}  {found['code']} {found['reason']}{times}"
-    yield printable(
-        f"{head}  {found['type']} {found['id']} -> {found['to']}  from {found['from'] or found['session']}"
-    )
-    rule = f"rule {found['rule']}: " if found["rule"] else ""
+    yield printable(f"{head}  {message} -> {found.get('to', '')}{f'  from {sender}' if sender else ''}")
+    rule = f"rule {found['rule']}: " if found.get("rule") else ""
     yield printable(f"          {rule}{found['text']}")
-    if found["remedy"]:
+    if found.get("remedy"):
         yield click.style(f"          {found['remedy']}", dim=True)

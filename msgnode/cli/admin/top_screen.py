@@ -13,6 +13,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from msgnode.cli.admin.check import Failed, RaisingConsole
 from msgnode.cli.admin.lists import TOP
+from msgnode.cli.admin.reports import session_lines
 from msgnode.cli.links.admin_client import AdminClient
 from msgnode.structures.log_limits import printable
 
@@ -163,7 +164,4 @@ class TopScreen(App[None]):
         except Failed as why:
             self.call_from_thread(self.notify, printable(str(why)), severity="error", markup=False)
             return
-        lines = [
-            f"{key.replace('_', ' '):18} {printable(str(value))}" for key, value in found["session"].items()
-        ]
-        self.call_from_thread(self.push_screen, Details(lines))
+        self.call_from_thread(self.push_screen, Details(list(session_lines(found["session"]))))

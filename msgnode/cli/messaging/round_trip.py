@@ -34,8 +34,8 @@ def rtt(address: str | None, type_: str, count: int, timeout: float, **options: 
       msgnode rtt --count 100 --json hyperty://localhost/lamp | jq .median_ms
 
     \b
-    Exit code 0: measured.  1: no client is bound to the address.
-    3: cannot connect.  4: no answer in time.
+    Exit code 0: measured.  1: the answer is 404.  3: cannot connect.
+    4: no answer in time, for instance because no client is bound to the address.
     """
     talk = NodeConnection(**options)
 

@@ -20,7 +20,8 @@ MAX_UNKNOWN = 10_000
 class MemberLookup:
     """
     The lookup of members. `own` is this domain; `resolve` finds the sessions here, and `is_reached` says
-    whether this node reaches the domain of an address by itself. `released` are the sessions here that
+    whether this node reaches the domain of an address by itself, `is_sender` whether a response to it is
+    expected here outside of all sessions. `released` are the sessions here that
     another member has now, and that are still being handed over, by sid.
     """
 
@@ -30,6 +31,7 @@ class MemberLookup:
         own: str,
         resolve: Callable[[str], tuple[Session, ...]],
         is_reached: Callable[[str], bool],
+        is_sender: Callable[[str], bool],
         seconds: Callable[[], float],
         released: Mapping[int, Session],
     ) -> None:
@@ -37,6 +39,7 @@ class MemberLookup:
         self._own = own
         self._resolve = resolve
         self._is_reached = is_reached
+        self._is_sender = is_sender
         self._seconds = seconds
         self._released = released
         self._unknown: BoundedCache[str, float] = BoundedCache(MAX_UNKNOWN)
@@ -70,9 +73,10 @@ class MemberLookup:
 
     def is_held(self, address: str) -> bool:
         """
-        Does this node hold the address, or reach its domain? What it answers when a member asks.
+        Does this node hold the address, reach its domain, or wait for a response to it? What it answers when
+        a member asks.
         """
-        return bool(self._resolve(address)) or self._is_reached(address)
+        return bool(self._resolve(address)) or self._is_reached(address) or self._is_sender(address)
 
     def came_here(self, address: str) -> bool:
         """

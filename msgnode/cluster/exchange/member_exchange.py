@@ -62,6 +62,7 @@ class MemberExchange:
             homes.own,
             node.routes.resolve,
             lambda address: homes.is_reached(homes.home(address)),
+            lambda address: node.router.expected_responses.is_sender(address),
             seconds,
             node.sessions.released,
         )

@@ -50,6 +50,7 @@ class LocalSessions:
         self.flushed: Callable[[str], Deferred[bool]]
         self.requests: Requests = NoRequests()
         self.has_others: Callable[[str], bool] = lambda name: False  # do other members have the session?
+        self.is_any_away: Callable[[], bool] = lambda: False  # a member that will be back
         # Why the connections of sessions that leave are closed, by name; else they are superseded.
         self.closings: dict[str, Closing] = {}
         self._node = node
@@ -84,6 +85,10 @@ class LocalSessions:
                 self._arriving[handover] = session
                 if not has_ended:
                     self._watch(session)
+        for session in [each for each in self._sessions if each.sid in self._sessions.copies]:
+            if session.is_moved and session.mailbox.overlap is None:
+                self.expect(session, is_restored=True)
+        self._sessions.copies.clear()
 
     # -- held here --------------------------------------------------------------------
 
@@ -118,6 +123,9 @@ class LocalSessions:
             )
             session.mailbox.overlap = overlap
             self._overlaps.add(overlap)
+            overlap.restore(self._sessions.copies.pop(session.sid, {}))
+            for kept in session.mailbox.waiting_messages():
+                overlap.note_early(kept)
         return overlap
 
     def _most_copies(self) -> int:
@@ -138,22 +146,22 @@ class LocalSessions:
         for session in unflushed:
             self.flush(session)
 
-    def expect(self, session: Session) -> None:
+    def expect(self, session: Session, is_restored: bool = False) -> None:
         """
         A session began here, and another member has it, too, which does not answer. What that hands over
-        later may have come here by itself.
+        later may have come here by itself. If it `is_restored`, any member that is away may have it.
         """
         self._watch(session)
         session.pause()
-        self._clock.callLater(EXPECT_SECONDS, self._still_expects, session)
+        self._clock.callLater(EXPECT_SECONDS, self._still_expects, session, is_restored)
 
-    def _still_expects(self, session: Session) -> None:
+    def _still_expects(self, session: Session, is_restored: bool) -> None:
         if session.mailbox.overlap is None or session.ended or session.sid in self._sessions.released:
             return
         if self._is_arriving(session):
             return  # it ends with that
-        if self.has_others(session.runtime):
-            self._clock.callLater(EXPECT_SECONDS, self._still_expects, session)
+        if self.has_others(session.runtime) or (is_restored and self.is_any_away()):
+            self._clock.callLater(EXPECT_SECONDS, self._still_expects, session, is_restored)
         else:
             session.mailbox.overlap = None
             self.flush(session)
@@ -363,9 +371,7 @@ class LocalSessions:
             if not self.requests.is_expected(message.data):
                 continue
             if not message.late or not session.mailbox.is_arriving:
-                transfer.import_message(message, session, self._sessions)
-                if message.copy is not None:
-                    overlap.note_early(message.copy)
+                overlap.note_early(transfer.import_message(message, session, self._sessions))
                 continue
             late = transfer.import_late(message, session, self._sessions)
             if message.copy is not None:

@@ -6,9 +6,11 @@ message have one id. The copy that came to the new holder by itself counts, for 
 messages of its sender is right there.
 
 The same holds while the earlier holder of a session is away, where copies wait for it at their senders.
+
+The ids are in the spool, so that a copy comes once although one of both members is killed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -42,7 +44,7 @@ class SessionOverlap:
         self._id_of = id_of
         self._collected = collected
         self._most = most
-        self._here: dict[CopyId, None] = {}
+        self._here: dict[CopyId, int] = {}  # the keys of their messages
         self._late: dict[CopyId, QueuedMessage] = {}  # that came by the other member
         self._awaited: set[CopyId] = set()  # those of them of which another copy will come
         self._waiters: list[Deferred[None]] = []
@@ -60,24 +62,41 @@ class SessionOverlap:
                 self._timer.reset(0)  # not at once: this message is being queued
         return id not in self._here
 
-    def note(self, id: CopyId | None) -> None:
-        if id is not None:
-            self._here[id] = None
-            while len(self._here) > max(1, self._most()):
-                del self._here[next(iter(self._here))]
+    def note(self, kept: QueuedMessage) -> None:
+        self.note_early(kept)
         self._collected()
+
+    def restore(self, copies: Mapping[int, CopyId]) -> None:
+        """
+        Notes the copies of before a restart, by key.
+        """
+        self._here |= {id: key for key, id in copies.items()}
+        self._limit()
+
+    def note_early(self, kept: QueuedMessage) -> None:
+        """
+        Notes a message by the id of its copies; it may have come by the other member.
+        """
+        if kept.copy is not None:
+            self._here[kept.copy] = kept.key
+            self._limit()
+
+    def _limit(self) -> None:
+        while len(self._here) > max(1, self._most()):
+            del self._here[next(iter(self._here))]
+
+    def rewrite(self) -> None:
+        by_instance: dict[bytes, list[tuple[int, int]]] = {}
+        for (instance, number), key in self._here.items():
+            by_instance.setdefault(instance, []).append((key, number))
+        for instance, copies in by_instance.items():
+            self._mailbox.journal.copies(self._mailbox.sid, instance, copies)
 
     def is_new(self, id: CopyId) -> bool:
         """
         Is this message of the other member not here yet?
         """
         return id not in self._here and id not in self._late
-
-    def note_early(self, id: CopyId) -> None:
-        """
-        Notes a message of the other member that it had before it released the session.
-        """
-        self._here[id] = None
 
     def note_late(self, id: CopyId, kept: QueuedMessage, is_awaited: bool = False) -> None:
         """

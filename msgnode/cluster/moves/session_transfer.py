@@ -288,12 +288,12 @@ def read_message(data: bytes) -> Message:
     return _message_decoder.decode(data)
 
 
-def import_message(message: Message, session: Session, sessions: Sessions) -> None:
+def import_message(message: Message, session: Session, sessions: Sessions) -> QueuedMessage:
     """
     Queue a message that another node exported.
     """
     message.number = 0
-    _import(message, session, sessions)
+    return _import(message, session, sessions)
 
 
 def import_late(message: Message, session: Session, sessions: Sessions) -> QueuedMessage:
@@ -305,10 +305,10 @@ def import_late(message: Message, session: Session, sessions: Sessions) -> Queue
     return session.mailbox.adopt_late(message.data, until, message.priority, message.copy, asker)
 
 
-def _import(message: Message, session: Session, sessions: Sessions) -> None:
+def _import(message: Message, session: Session, sessions: Sessions) -> QueuedMessage:
     until = _until(message, sessions)
     asker = ANY_NODE if message.is_asked else 0
-    session.mailbox.adopt(message.data, until, message.priority, message.number, message.copy, asker)
+    return session.mailbox.adopt(message.data, until, message.priority, message.number, message.copy, asker)
 
 
 def _until(message: Message, sessions: Sessions) -> float:

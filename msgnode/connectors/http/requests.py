@@ -3,11 +3,12 @@ The token, the parameters and the origin of an HTTP request.
 """
 
 import sys
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from twisted.web.server import Request
 
 from msgnode.connectors.http.relayed import RelayedHTTPRequest
+from msgnode.protocol.errors import Rejected
 from msgnode.sessions.limits.connection_limits import ConnectionLimits
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import Sessions
@@ -132,3 +133,16 @@ def allow_origin(
         request.setHeader(b"Access-Control-Allow-Headers", ALLOWED_HEADERS)
         request.setHeader(b"Access-Control-Max-Age", b"86400")
     return True
+
+
+def parameter_list(request: Request, most: int) -> list[tuple[str, str]]:
+    """
+    The parameters of the query, in order. Raises Rejected if there are more, or they are not UTF-8.
+    """
+    try:
+        query = request.uri.partition(b"?")[2].decode()
+        return parse_qsl(query, keep_blank_values=True, max_num_fields=most, errors="strict")
+    except UnicodeDecodeError:
+        raise Rejected("the query is not UTF-8, percent-encoded") from None
+    except ValueError:
+        raise Rejected(f"a query has at most {most} parameters", 400, "limit") from None

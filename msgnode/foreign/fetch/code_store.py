@@ -3,6 +3,7 @@ The copies of stubs on disk, so that a restart needs no fetch and a bad new vers
 """
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from twisted.logger import Logger
 
 from msgnode.foreign.fetch.stub_code import StubCode
 
-MAX_ENTRIES = 1000  # domains
+MAX_ENTRIES = 1000  # index entries in memory
+MAX_DOMAINS = 100  # whose stubs are kept, in addition to those that are listed
 
 log = Logger()
 
@@ -33,12 +35,19 @@ class CodeStore:
     """
     A directory with one index for each domain, and the stubs by their hashes. Without a directory, they are
     kept in memory.
+
+    Any client can have a stub fetched if all domains are accepted, so the stubs of the domains that are not
+    listed are bounded: those that were fetched first go first.
     """
 
-    def __init__(self, directory: Path | None) -> None:
+    def __init__(
+        self, directory: Path | None, is_listed: Callable[[str], bool] = lambda domain: False
+    ) -> None:
         self._directory = directory
+        self._is_listed = is_listed
         self._memory: dict[str, StubCode] = {}
         self._entries: dict[str, StoredStub] = {}
+        self._kept = dict.fromkeys(self._on_disk())  # domains, in the order of their fetches
 
     def entry(self, domain: str) -> StoredStub:
         """
@@ -48,7 +57,7 @@ class CodeStore:
         if found is None:
             found = self._read_entry(domain)
             if len(self._entries) >= MAX_ENTRIES:
-                self._entries.pop(next(iter(self._entries)))
+                self._entries.pop(next((each for each in self._entries if each not in self._kept), ""), None)
             self._entries[domain] = found
         return found
 
@@ -70,6 +79,7 @@ class CodeStore:
         """
         Keeps what was fetched now.
         """
+        self._make_room(code.domain)
         entry = self.entry(code.domain)
         before, entry.key, entry.fetched_at = entry.key, code.key, now
         if self._directory is None:
@@ -97,13 +107,40 @@ class CodeStore:
         entry.rejected = code.key
         self._save(code.domain, entry)
 
+    def _on_disk(self) -> list[str]:
+        """
+        The domains that have an index entry, the oldest first.
+        """
+        if self._directory is None:
+            return []
+        try:
+            found = [(path.stat().st_mtime, path.stem) for path in self._directory.glob("*.json")]
+        except OSError:
+            return []
+        return [domain for _, domain in sorted(found)]
+
+    def _make_room(self, domain: str) -> None:
+        self._kept.pop(domain, None)
+        self._kept[domain] = None
+        others = [each for each in self._kept if each != domain and not self._is_listed(each)]
+        for old in others[: max(0, len(others) - MAX_DOMAINS + 1)]:
+            entry, gone = self.entry(old), StoredStub()
+            for key in {entry.key, entry.good}:
+                self._drop(key, gone)
+            del self._kept[old]
+            self._entries.pop(old, None)
+            self._remove(f"{old}.json")
+
+    def _remove(self, name: str) -> None:
+        if self._directory is not None:
+            with suppress(OSError):
+                (self._directory / name).unlink(missing_ok=True)
+
     def _drop(self, key: str, entry: StoredStub) -> None:
         if not key or key in (entry.key, entry.good):
             return
         self._memory.pop(key, None)
-        if self._directory is not None:
-            with suppress(OSError):
-                (self._directory / f"{key}.stub").unlink(missing_ok=True)
+        self._remove(f"{key}.stub")
 
     def _read_entry(self, domain: str) -> StoredStub:
         if self._directory is not None:

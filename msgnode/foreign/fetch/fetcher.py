@@ -1,7 +1,7 @@
 """
 The fetcher of stubs: at the domain itself, in this node's own directory, and in an older catalogue.
 
-Each fetch has one deadline and follows no redirect. It connects only to addresses that the guard permits.
+Each request has a deadline and follows no redirect. It connects only to addresses that the guard permits.
 """
 
 from base64 import b64decode
@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Raw, Struct
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IStreamClientEndpoint
 
@@ -19,6 +20,7 @@ from msgnode.backends.http_client import BackendClient, Unanswered
 from msgnode.config.foreign import ForeignOptions, ForeignStub
 from msgnode.config.sections import BackEndOptions
 from msgnode.foreign.fetch.stub_code import MAX_DESCRIPTOR_BYTES, StubCode, Unusable
+from msgnode.foreign.proxy.guard import bounded
 from msgnode.protocol.errors import Rejected
 
 WELL_KNOWN = "/.well-known/protocolstub/default"
@@ -130,7 +132,8 @@ class StubFetcher:
         limits = BackEndOptions(
             deadline_seconds=options.fetch_seconds, attempts=1, max_response_bytes=most, ca=options.ca
         )
-        client = BackendClient(base, limits, self._reactor, f"stub server at {base}", dial=guard.endpoint)
+        dial = bounded(guard.endpoint, most)
+        client = BackendClient(base, limits, self._reactor, f"stub server at {base}", dial=dial)
         try:
             response = await client.request("GET", parts.path)
         except Unanswered as why:
@@ -142,29 +145,44 @@ class StubFetcher:
         return response.content
 
 
+class SourcePackage(Struct):
+    """
+    The package of a stub in a catalogue.
+    """
+
+    sourceCode: str
+    encoding: str = ""
+
+
+class CatalogueEntry(Struct):
+    """
+    An entry of a catalogue: the fields that are used. All others are skipped, however many they are.
+    """
+
+    sourcePackage: SourcePackage
+    configuration: Raw = Raw(b"{}")
+    version: int | float | str = ""
+
+
 def read_catalogue(domain: str, url: str, data: bytes) -> StubCode:
     """
     The stub in an entry of a catalogue. Unusable if there is none.
     """
     try:
-        entry = msgspec.json.decode(data)
-        package = entry.pop("sourcePackage", None) if isinstance(entry, dict) else None
-        if not isinstance(package, dict):
-            raise ValueError("its entry has no object 'sourcePackage'")
-        code = source_code(package)
+        entry = msgspec.json.decode(data, type=CatalogueEntry)
+        code = source_code(entry.sourcePackage)
     except (ValueError, RecursionError) as why:
         raise Unusable(f"the catalogue of {domain} is malformed: {str(why)[:200]}") from None
-    return StubCode(domain, url, code, msgspec.json.encode(entry))
+    descriptor = {"configuration": entry.configuration, "version": entry.version}
+    return StubCode(domain, url, code, msgspec.json.encode(descriptor))
 
 
-def source_code(package: dict[str, Any]) -> bytes:
+def source_code(package: SourcePackage) -> bytes:
     """
-    The code in a package of a catalogue. ValueError if there is none.
+    The code in a package of a catalogue. ValueError if it is no base64.
     """
-    code = package.get("sourceCode")
-    if not isinstance(code, str):
-        raise ValueError("'sourceCode' is a text")
-    return b64decode(code, validate=True) if package.get("encoding") == "base64" else code.encode()
+    code = package.sourceCode
+    return b64decode(code, validate=True) if package.encoding == "base64" else code.encode()
 
 
 def _read_files(code: Path, descriptor: Path, most: int) -> tuple[bytes, bytes]:

@@ -2,7 +2,9 @@
 The code of a stub with its descriptor, and the checks before it may run.
 """
 
+from collections.abc import Iterator
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +17,7 @@ from msgnode.protocol.errors import Rejected
 MAX_DESCRIPTOR_BYTES = 256 * 1024
 MAX_HOSTS = 20  # that a stub may connect to
 MAX_NESTED = 10  # levels of a configuration that are searched for URLs
+MAX_URLS = 1000  # of a configuration
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 
@@ -48,9 +51,10 @@ class StubCode(Struct, frozen=True):
     @property
     def key(self) -> str:
         """
-        A hash of code and descriptor: another one is another version.
+        A hash of domain, code and descriptor: another one is another version. Two domains that publish the
+        same have two keys, so that neither can replace the copy of the other.
         """
-        return sha256(self.code + b"\0" + self.descriptor).hexdigest()
+        return sha256(b"\0".join((self.domain.encode(), self.code, self.descriptor))).hexdigest()
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -92,7 +96,9 @@ class StubCode(Struct, frozen=True):
         The places that it may connect to, `host:port` each: those of its descriptor that belong to its
         domain, and the listed ones.
         """
-        named = (place for place in places(_configuration(self.fields)) if self._is_own(place))
+        named = (
+            place for place in islice(places(_configuration(self.fields)), MAX_URLS) if self._is_own(place)
+        )
         return tuple(dict.fromkeys([*listed, *named]))[:MAX_HOSTS]
 
     def _is_own(self, place: str) -> bool:
@@ -114,19 +120,20 @@ def _configuration(descriptor: Any) -> dict[str, Any]:
     return found
 
 
-def places(value: Any, depth: int = 0) -> list[str]:
+def places(value: Any, depth: int = 0) -> Iterator[str]:
     """
     The `host:port` of each URL in a configuration.
     """
     if isinstance(value, str):
-        return _place(value)
-    if depth >= MAX_NESTED:
-        return []
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [place for each in inner for place in places(each, depth + 1)]
+        yield from _place(value)
+    elif depth < MAX_NESTED:
+        for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            yield from places(each, depth + 1)
 
 
 def _place(text: str) -> list[str]:
+    if "://" not in text[:10]:
+        return []
     try:
         parts = urlsplit(text)
         port = parts.port or _PORTS.get(parts.scheme.lower(), 0)

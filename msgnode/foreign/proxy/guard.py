@@ -16,7 +16,10 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint
 from twisted.internet.error import DNSLookupError
 from twisted.internet.interfaces import IHostnameResolver, IResolutionReceiver, IStreamClientEndpoint
+from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from zope.interface import implementer
+
+from msgnode.transport.endpoints import Dial
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -24,6 +27,7 @@ Network = IPv4Network | IPv6Network
 MAX_ADDRESSES = 16  # of one name; the others are not used
 CONNECT_SECONDS = 10.0  # for each address
 RESOLVE_SECONDS = 10.0
+HEAD_BYTES = 64 * 1024  # of a response, with what TLS adds
 # The last four bytes of these are an IPv4 address (RFC 6052, RFC 4291), to which a translator connects.
 _EMBEDDING = tuple(ip_network(text) for text in ("64:ff9b::/96", "::/96", "::ffff:0:0:0/96"))
 # Of special use, which Python 3.11 calls global.
@@ -41,7 +45,8 @@ class AddressGuard:
     The check of hosts before a connection: only public addresses, and what the operator lists.
 
     `listed` has addresses, networks and names, each also with a port: `127.0.0.1`, `10.1.0.0/16`,
-    `node.internal:443`, `[fd00::1]:443`.
+    `node.internal:443`, `[fd00::1]:443`. A name that is listed may have private addresses, too, but only
+    `localhost` those of this machine.
     """
 
     def __init__(self, resolver: IHostnameResolver, clock: Any, listed: Iterable[str] = ()) -> None:
@@ -78,11 +83,11 @@ class AddressGuard:
 
     def _checked(self, found: list[str], host: str, port: int) -> list[str]:
         name = host.lower()
-        if {(name, port), (name, 0)} & self._names:
-            return found
+        has_name = bool({(name, port), (name, 0)} & self._names)
         for text in found:
             address = ip_address(text.partition("%")[0])
-            if not is_public(address) and not self._is_listed(address, port):
+            may_be = has_name and (name == "localhost" or not is_beside(address))
+            if not may_be and not is_public(address) and not self._is_listed(address, port):
                 raise NotPermitted(
                     f"{host}:{port} has the address {text}, which is not public and not listed"
                 )
@@ -98,6 +103,13 @@ class AddressGuard:
         An endpoint that connects to checked addresses of the host, in turn; a `Dial` for HTTP agents.
         """
         return GuardedEndpoint(self._clock, self.check, host, port)
+
+
+def bounded(dial: Dial, most: int) -> Dial:
+    """
+    The dial for responses with a body of at most so many bytes.
+    """
+    return lambda host, port: BoundedEndpoint(dial(host, port), most + most // 8 + HEAD_BYTES)
 
 
 @implementer(IStreamClientEndpoint)
@@ -130,6 +142,51 @@ class GuardedEndpoint:
         raise failure
 
 
+@implementer(IStreamClientEndpoint)
+class BoundedEndpoint:
+    """
+    A client endpoint whose connections end after so many bytes have come: a server of HTTP can send headers
+    without end.
+    """
+
+    def __init__(self, endpoint: IStreamClientEndpoint, most: int) -> None:
+        self._endpoint = endpoint
+        self._most = most
+
+    def connect(self, protocolFactory: Any) -> Deferred[Any]:
+        factory = _BoundedFactory(protocolFactory)
+        factory.most = self._most
+        connected: Deferred[Any] = self._endpoint.connect(factory)
+        return connected.addCallback(lambda wrapper: wrapper.wrappedProtocol)
+
+
+class _Bounded(ProtocolWrapper):
+    """
+    A connection that counts what comes.
+    """
+
+    transport: Any
+    factory: Any
+    _came = 0
+
+    def dataReceived(self, data: bytes) -> None:
+        self._came += len(data)
+        if self._came > self.factory.most:
+            self.transport.abortConnection()
+        else:
+            super().dataReceived(data)
+
+
+class _BoundedFactory(WrappingFactory):
+    """
+    The factory of such connections.
+    """
+
+    protocol = _Bounded
+    noisy = False
+    most = 0
+
+
 @implementer(IResolutionReceiver)
 class _Resolution:
     """
@@ -158,6 +215,18 @@ class _Resolution:
             self.found.callback(self._addresses)
         else:
             self.found.errback(DNSLookupError(f"{self._host} has no address"))
+
+
+def is_beside(address: Address) -> bool:
+    """
+    Does the address lead to this machine, or to what is only for it, such as the metadata of a cloud?
+
+    A name that is listed may have a private address, but not such a one: perhaps its owner is a stranger.
+    """
+    inner = (address.ipv4_mapped or _embedded(address)) if isinstance(address, IPv6Address) else None
+    if inner is not None and inner != IPv4Address(0):
+        address = inner
+    return address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
 
 
 def is_public(address: Address) -> bool:

@@ -9,7 +9,7 @@ from twisted.web.client import Agent, HTTPConnectionPool
 from twisted.web.http_headers import Headers
 
 from msgnode.backends.http_body import BoundedBody, RequestBody
-from msgnode.foreign.proxy.guard import AddressGuard
+from msgnode.foreign.proxy.guard import AddressGuard, bounded
 from msgnode.transport.endpoints import EndpointFactory, IdentityEncodingAgent, TLSTrust
 
 REQUEST_SECONDS = 30.0
@@ -40,10 +40,8 @@ class StubRequests:
 
     def __init__(self, reactor: Any, guard: AddressGuard, trust: TLSTrust) -> None:
         self._reactor = reactor
-        endpoints = EndpointFactory(guard.endpoint, trust, reactor)
-        # No connection is kept: another stub's would be used by its host alone.
-        pool = HTTPConnectionPool(reactor, persistent=False)
-        self._agent = IdentityEncodingAgent(Agent.usingEndpointFactory(reactor, endpoints, pool))
+        self._guard = guard
+        self._trust = trust
 
     def request(
         self, method: str, url: str, headers: list[tuple[str, str]], body: bytes, max_bytes: int
@@ -73,13 +71,19 @@ class StubRequests:
             if name.lower().encode() not in _NOT_THEIRS:
                 sent.addRawHeader(name.encode("ascii"), value.encode("latin-1"))
         producer = RequestBody(body) if body else None
-        response = await self._agent.request(method.encode(), url.encode("ascii"), sent, producer)
+        response = await self._agent(max_bytes).request(method.encode(), url.encode("ascii"), sent, producer)
         collected = BoundedBody(max_bytes)
         response.deliverBody(collected)
         content = await collected.whole
         return HTTPResponse(
             response.code, response.phrase.decode("latin-1"), _texts(response.headers), content
         )
+
+    def _agent(self, max_bytes: int) -> IdentityEncodingAgent:
+        endpoints = EndpointFactory(bounded(self._guard.endpoint, max_bytes), self._trust, self._reactor)
+        # No connection is kept: another stub's would be used by its host alone.
+        pool = HTTPConnectionPool(self._reactor, persistent=False)
+        return IdentityEncodingAgent(Agent.usingEndpointFactory(self._reactor, endpoints, pool))
 
 
 def _texts(headers: Headers) -> list[tuple[str, str]]:

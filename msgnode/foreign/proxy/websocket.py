@@ -16,6 +16,8 @@ from msgnode.backends.call_outcomes import in_words, outcome_of
 ABNORMAL = 1006  # the code of a connection that was lost without one
 HANDSHAKE_SECONDS = 10
 CLOSE_SECONDS = 2
+MAX_HANDSHAKE_BYTES = 64 * 1024
+MAX_FRAMES = 1500  # in one read of the connection, which takes up to 30 ms
 
 
 class SocketEvents(Protocol):
@@ -49,7 +51,7 @@ class StubWebSocket:
         self._protocol: _Client | None = None
         self._connecting: Deferred[Any] | None = None
         self._unreported = 0  # bytes that were sent while the transport was full
-        self._full = self._reading_paused = self._ended = False
+        self.is_full = self._reading_paused = self._ended = False
 
     def connect(
         self, endpoint: IStreamClientEndpoint, url: str, protocols: list[str], max_bytes: int
@@ -76,7 +78,7 @@ class StubWebSocket:
         if self._protocol is None:
             return
         self._protocol.sendMessage(payload, is_binary)
-        if self._full:
+        if self.is_full:
             self._unreported += len(payload)
         else:
             self._events.drained(len(payload))
@@ -128,7 +130,7 @@ class StubWebSocket:
             self._events.received(payload, is_binary)
 
     def set_full(self, full: bool) -> None:
-        self._full = full
+        self.is_full = full
         if not full and self._unreported and not self._ended:
             size, self._unreported = self._unreported, 0
             self._events.drained(size)
@@ -148,10 +150,36 @@ class _Client(WebSocketClientProtocol):
     """
 
     _close: tuple[int, str, bool] | None = None
+    _before_open = 0  # bytes
+    _frames = 0  # in this read
+    _is_open = False
 
     def __init__(self, socket: StubWebSocket) -> None:
         super().__init__()
         self._socket = socket
+
+    def dataReceived(self, data: bytes) -> None:
+        self._frames = 0
+        if not self._is_open:
+            if self._before_open > MAX_HANDSHAKE_BYTES:
+                self._drop(f"its handshake has more than {MAX_HANDSHAKE_BYTES} bytes")
+                return
+            self._before_open += len(data)
+        super().dataReceived(data)
+
+    def onFrameBegin(self) -> None:
+        self._frames += 1
+        if self._frames > MAX_FRAMES:
+            self._drop(f"more than {MAX_FRAMES} frames at once")
+        super().onFrameBegin()
+
+    def _drop(self, why: str) -> None:
+        self.wasNotCleanReason = why
+        self.dropConnection(abort=True)
+
+    def onPing(self, payload: bytes) -> None:
+        if not self._socket.is_full:  # a node that does not read could make the answers grow without end
+            super().onPing(payload)
 
     def connectionMade(self) -> None:
         super().connectionMade()
@@ -161,6 +189,7 @@ class _Client(WebSocketClientProtocol):
         self._chosen = response.protocol or ""
 
     def onOpen(self) -> None:
+        self._is_open = True
         self._socket.opened(self._chosen)
 
     def onMessage(self, payload: bytes, isBinary: bool) -> None:

@@ -1,5 +1,5 @@
 """
-The rate at which the lines of a stub are handled.
+The rates at which the lines of a stub are handled, and what it asks for is done.
 """
 
 from typing import Any
@@ -34,3 +34,39 @@ class OutputRate:
             refilled(left, passed, rate, rate) for left, rate in zip(self._left, self._rates, strict=True)
         ]
         return max(0.0, *(-left / rate for left, rate in zip(self._left, self._rates, strict=True)))
+
+
+class Allowance:
+    """
+    An allowance: so many at once, then so many in a second.
+    """
+
+    def __init__(self, clock: Any, at_once: float, per_second: float) -> None:
+        self._seconds = clock.seconds
+        self._at_once = at_once
+        self._per_second = per_second
+        self._left = at_once
+        self._refilled = clock.seconds()
+
+    def take(self) -> bool:
+        """
+        Takes a token; False if there is none.
+        """
+        self._refill()
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+    def wait(self) -> float:
+        """
+        Takes a token, of later ones if there is none; the seconds until it is there.
+        """
+        self._refill()
+        self._left -= 1
+        return max(0.0, -self._left / self._per_second)
+
+    def _refill(self) -> None:
+        now = self._seconds()
+        self._left = refilled(self._left, now - self._refilled, self._per_second, self._at_once)
+        self._refilled = now

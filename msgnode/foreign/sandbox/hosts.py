@@ -39,7 +39,6 @@ DENO_OPTIONS = (
     "--quiet",
     "--import-map=imports.json",
 )
-MIN_MEMORY_BYTES = 96 * 1024 * 1024  # Deno alone uses about 40 MB
 MAX_FILES = 64
 MAX_PROCESSES = 64  # threads; counted by user, so only in a user namespace
 MAX_BUFFER_BYTES = 1_000_000  # of the descriptor's `maxBuffer`; deployed stubs send nothing without it
@@ -82,8 +81,8 @@ class DenoHosts:
             return StubNetwork(self._egress, start.hosts, most + most // 2, write)
 
         process = StubProcess(self._reactor, start, first_line(start), events, network)
-        memory = max(start.limits.memory_bytes, MIN_MEMORY_BYTES)
-        command = [sys.executable, "-I", "-S", "jail.py", *jail_arguments(self._deno, memory)]
+        arguments = jail_arguments(self._deno, start.limits.memory_bytes)
+        command = [sys.executable, "-I", "-S", "jail.py", *arguments]
         self._reactor.spawnProcess(process, sys.executable, command, env={}, path=str(HERE))
         return process
 

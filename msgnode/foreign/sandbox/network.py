@@ -2,6 +2,7 @@
 The network of one stub: its WebSockets and requests, which the node makes for it.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
@@ -14,6 +15,7 @@ from msgnode.backends.call_outcomes import in_words
 from msgnode.foreign.proxy.guard import AddressGuard, split_port
 from msgnode.foreign.proxy.http import HTTPResponse, StubRequests
 from msgnode.foreign.proxy.websocket import ABNORMAL, StubWebSocket
+from msgnode.foreign.sandbox.flow import Allowance
 from msgnode.foreign.sandbox.lines import (
     MAX_SUB_PROTOCOLS,
     MAX_URL_CHARACTERS,
@@ -25,7 +27,6 @@ from msgnode.foreign.sandbox.lines import (
     Send,
     encoded,
 )
-from msgnode.structures.token_bucket import refilled
 from msgnode.transport.endpoints import QuietEndpoint, TLSTrust
 
 MAX_SOCKETS = 8  # of one stub at once
@@ -33,6 +34,10 @@ MAX_REQUESTS = 8
 MAX_UNSENT_BYTES = 32 * 1024 * 1024  # twice what the host script lets a socket have
 CONNECTIONS_PER_SECOND = 1.0  # a deployed stub connects again at once, without end
 CONNECTIONS_AT_ONCE = 5
+REQUESTS_PER_SECOND = 50.0  # of HTTP, each with a connection of its own
+REQUESTS_AT_ONCE = 50
+_VISIBLE = re.compile(r"[!-~]+")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # of RFC 9110
 PORTS = {"ws": 80, "wss": 443, "http": 80, "https": 443}
 
 
@@ -67,16 +72,16 @@ class StubNetwork:
         self._write = write
         self._sockets: dict[int, _Socket] = {}
         self._requests: dict[int, Deferred[Any]] = {}
-        self._tokens: float = CONNECTIONS_AT_ONCE
-        self._refilled = egress.reactor.seconds()
+        self._opening = Allowance(egress.reactor, CONNECTIONS_AT_ONCE, CONNECTIONS_PER_SECOND)
+        self._fetching = Allowance(egress.reactor, REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
         self._paused = False
 
     def _permitted(self, url: str, schemes: tuple[str, ...]) -> tuple[SplitResult, str, int]:
         """
         The parts of a URL, with its host and port. NotListed if the stub may not connect to it.
         """
-        if len(url) > MAX_URL_CHARACTERS or not url.isascii():
-            raise NotListed(f"expected a URL of at most {MAX_URL_CHARACTERS} ASCII characters")
+        if len(url) > MAX_URL_CHARACTERS or not _VISIBLE.fullmatch(url):
+            raise NotListed(f"expected a URL of at most {MAX_URL_CHARACTERS} visible ASCII characters")
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port or PORTS.get(parts.scheme, 0)
@@ -88,18 +93,6 @@ class StubNetwork:
             raise NotListed(f"{host}:{port} is not among the hosts that this stub may connect to")
         return parts, host, port
 
-    def _delay(self) -> float:
-        """
-        Seconds until the next connection may be made.
-        """
-        now = self._egress.reactor.seconds()
-        self._tokens = refilled(
-            self._tokens, now - self._refilled, CONNECTIONS_PER_SECOND, CONNECTIONS_AT_ONCE
-        )
-        self._refilled = now
-        self._tokens -= 1
-        return max(0.0, -self._tokens / CONNECTIONS_PER_SECOND)
-
     # -- WebSockets --------------------------------------------------------------
 
     def open(self, line: Open) -> None:
@@ -108,13 +101,15 @@ class StubNetwork:
         try:
             if len(self._sockets) >= MAX_SOCKETS:
                 raise NotListed(f"a stub has at most {MAX_SOCKETS} WebSockets at once")
+            if not all(_TOKEN.fullmatch(each) for each in line.protocols):
+                raise NotListed("a sub-protocol has letters, digits and some signs only (RFC 9110, 5.6.2)")
             parts, host, port = self._permitted(line.url, ("ws", "wss"))
         except NotListed as why:
             self.tell("closed", s=line.s, code=ABNORMAL, reason=str(why), clean=False)
             return
         socket = self._sockets[line.s] = _Socket(self, line.s)
         socket.starting = self._egress.reactor.callLater(
-            self._delay(), self._connect, socket, line, parts.scheme, host, port
+            self._opening.wait(), self._connect, socket, line, parts.scheme, host, port
         )
 
     def _connect(self, socket: "_Socket", line: Open, scheme: str, host: str, port: int) -> None:
@@ -165,6 +160,8 @@ class StubNetwork:
         try:
             if len(self._requests) >= MAX_REQUESTS:
                 raise NotListed(f"a stub has at most {MAX_REQUESTS} requests at once")
+            if not self._fetching.take():
+                raise NotListed(f"a stub may make {REQUESTS_PER_SECOND:g} requests in a second")
             self._permitted(line.url, ("http", "https"))
         except NotListed as why:
             self.tell("fetched", s=line.s, error=str(why))

@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from msgnode.foreign.sandbox import lines
-from msgnode.foreign.sandbox.flow import OutputRate
+from msgnode.foreign.sandbox.flow import Allowance, OutputRate
 from msgnode.foreign.sandbox.lines import BadLine, LineBuffer, cleaned, encoded
 from msgnode.foreign.sandbox.network import StubNetwork
 from msgnode.foreign.sandbox.watch import Watch
@@ -29,6 +29,11 @@ TURN_LINES = 64  # handled in one turn of the event loop
 MAX_STDERR_BYTES = 4096  # that are kept, the last ones
 DISCONNECT_SECONDS = 2.0  # for the stub's disconnect()
 TERMINATE_SECONDS = 1.0  # until SIGKILL follows SIGTERM
+UNREAD_MESSAGES = (
+    64  # as many times the longest message may wait in the node for a process that does not read
+)
+STATUSES_AT_ONCE, STATUSES_PER_SECOND = 50, 5.0  # each makes the node subscribe again
+LOGGED_AT_ONCE, LOGGED_PER_SECOND = 100, 5.0  # lines of its console
 
 
 @implementer(IPushProducer)
@@ -62,8 +67,13 @@ class StubProcess(ProcessProtocol):
         self._signals: IDelayedCall | None = None
         self._stderr = b""
         self._why = ""
+        self._most_unread = UNREAD_MESSAGES * limits.message_bytes
+        self._unread = 0  # bytes that were written since the process has not read
+        self._statuses = Allowance(clock, STATUSES_AT_ONCE, STATUSES_PER_SECOND)
+        self._logged = Allowance(clock, LOGGED_AT_ONCE, LOGGED_PER_SECOND)
+        self._left_out = 0  # lines of its console
         self._full = self._refused = self._ended = False
-        self._started = False
+        self._started = self._is_jailed = False
 
     # -- StubHost ------------------------------------------------------------------
 
@@ -116,14 +126,20 @@ class StubProcess(ProcessProtocol):
             self.transport.pid,
             lambda number: self._write(encoded("ping", n=number)),
             self.kill,
+            limits.hang_seconds,
         )
 
     def _not_live(self) -> None:
         self.kill(f"was not live within {self._start.limits.live_seconds:g} s")
 
     def _write(self, line: bytes) -> None:
-        if not self._ended:
-            self.transport.write(line)
+        if self._ended:
+            return
+        self.transport.write(line)
+        if self._full:
+            self._unread += len(line)
+            if self._unread > self._most_unread:
+                self.kill("does not read what is written to it")
 
     def pauseProducing(self) -> None:
         """
@@ -133,7 +149,7 @@ class StubProcess(ProcessProtocol):
         self._network.pause()
 
     def resumeProducing(self) -> None:
-        self._full = False
+        self._full, self._unread = False, 0
         self._network.resume()
         self._say_ready()
 
@@ -202,8 +218,7 @@ class StubProcess(ProcessProtocol):
                 if self._watch is not None:
                     self._watch.pong(line.n)
             case lines.Log():
-                level = line.level if line.level in ("debug", "info", "warn") else "error"
-                self._events.log(level, cleaned(line.text))
+                self._log(line.level if line.level in ("debug", "info", "warn") else "error", line.text)
             case lines.Status():
                 self._status(line.value, cleaned(line.desc))
             case lines.Started():
@@ -219,8 +234,26 @@ class StubProcess(ProcessProtocol):
                 self._network.fetch(line)
             case lines.Abort():
                 self._network.abort(line)
-            case lines.Jail() if line.missing:
-                log.warn("the sandbox is without {missing}", missing=cleaned(", ".join(line.missing)))
+            case lines.Jail():
+                self._jailed(line.missing)
+
+    def _jailed(self, missing: list[str]) -> None:
+        if self._is_jailed:
+            raise BadLine("only the first line says what the sandbox is without")
+        self._is_jailed = True
+        if missing:
+            log.warn("the sandbox is without {missing}", missing=cleaned(", ".join(missing)))
+
+    def _log(self, level: str, text: str) -> None:
+        """
+        Hands on a line of its console, unless there were too many; the next one says how many are left out.
+        """
+        if not self._logged.take():
+            self._left_out += 1
+            return
+        left_out, self._left_out = self._left_out, 0
+        more = f" ({left_out} lines before it are left out)" if left_out else ""
+        self._events.log(level, cleaned(text) + more)
 
     def _posted(self, message: bytes) -> None:
         most = self._start.limits.message_bytes
@@ -229,8 +262,11 @@ class StubProcess(ProcessProtocol):
         self._events.posted(message)
 
     def _status(self, value: str, desc: str) -> None:
+        if not self._statuses.take():
+            self.kill("changed its status too often")
+            return
         if value not in STATUSES:
-            self._events.log("warn", f"unknown status {cleaned(value, 40)!r}")
+            self._log("warn", f"unknown status {cleaned(value, 40)!r}")
             return
         if value == "live":
             self._cancel(self._late)

@@ -12,7 +12,6 @@ from twisted.internet.interfaces import IDelayedCall
 from msgnode.structures.token_bucket import refilled
 
 LOOK_SECONDS = 1.0
-HANG_SECONDS = 10.0  # until a ping must be answered
 HANG_BYTES = 1024 * 1024  # written after the ping, by which even a slow reader would have seen its answer
 CPU_SHARE = 0.8  # of one core, for longer than a burst of
 CPU_BURST_SECONDS = 60.0
@@ -29,11 +28,13 @@ class Watch:
         pid: int,
         ping: Callable[[int], None],
         kill: Callable[[str], None],
+        hang_seconds: float,
     ) -> None:
         self._clock = clock
         self._stat = Path(f"/proc/{pid}/stat")
         self._ping = ping
         self._kill = kill
+        self._hang_seconds = hang_seconds
         self._number = 0
         self._answered = True
         self._silent = 0.0  # seconds since the ping in which the process could have answered
@@ -74,7 +75,8 @@ class Watch:
         # The answer may be stuck in the pipe, but not behind more than the pipe has room for.
         if not self.held or self._bytes > HANG_BYTES:
             self._silent += LOOK_SECONDS
-        return f"did not answer within {HANG_SECONDS:g} s" if self._silent > HANG_SECONDS else ""
+        most = self._hang_seconds
+        return f"did not answer within {most:g} s" if self._silent > most else ""
 
     def _uses_too_much(self) -> str:
         try:

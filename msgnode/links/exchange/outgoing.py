@@ -41,7 +41,7 @@ from msgnode.links.wire.node_name import domain_of
 from msgnode.policy.enforcement.points import OUT
 from msgnode.protocol import lossless_json
 from msgnode.protocol.errors import Malformed, Rejected
-from msgnode.protocol.message import Message, compose, recall
+from msgnode.protocol.message import Message, compose, decode, recall
 from msgnode.sessions.routing import ALLOCATED
 from msgnode.sessions.session import Session
 
@@ -481,7 +481,7 @@ class Outgoing:
         waiting = self._router.expected_responses
         if found:
             found[0].deliver(reply)
-        elif not (waiting.waiting and waiting.deliver(reply, None)):
+        elif not (waiting.waiting and waiting.deliver(decode(reply.data), None)):
             self.send_elsewhere(reply)
 
 

@@ -227,8 +227,10 @@ class NodeStreams:
         A test whether anything that has been sent to the node until now is not acknowledged.
         """
         peer = self._peers.get(destination)
-        entries = [] if peer is None else peer.outgoing.backlog.last_entries()
-        return lambda: not all([entry.settled for entry in entries])
+        if peer is None:
+            return lambda: False
+        backlog = peer.outgoing.backlog
+        return partial(backlog.is_unsettled, backlog.last_key)
 
     def waiting(self) -> Iterator[str]:
         return (node for node, peer in self._peers.items() if len(peer.outgoing))

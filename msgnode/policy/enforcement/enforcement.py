@@ -288,8 +288,8 @@ class PolicyEnforcement:
 
     def judge(self, point: str, message: Message, session: Session) -> tuple[Decision, bool]:
         """
-        The decision of the live policies if the session sent this message now, and whether it would pass;
-        without an effect: no counter, no obligation, no cache. Raises Rejected.
+        Returns what the live policies would decide if the session sent this message now, and whether it would
+        pass; without an effect: no counter, no obligation, no cache. Raises Rejected.
         """
         assert self._live is not None
         decision = self._live.program.decide(self.contexts.hypothetical(point, message, session))

@@ -86,6 +86,7 @@ class Owed(Protocol):
     missed: int
     sent: int
     next_key: int
+    copies: dict[int, tuple[bytes, int]]
 
 
 class Rows(Protocol):
@@ -345,6 +346,7 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
     for note in owing.kept:
         until = journal.by_clock(note.until)
         kept = QueuedMessage(note.key, None, note.size, until, note.priority, note.asker, note.place)
+        kept.copy = owing.copies.get(note.key)
         journal.recover(kept)
         if outbox is None or not note.number:
             waiting.append(kept)
@@ -355,4 +357,6 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
     if behind:
         before = [note.key for note in owing.kept if note.key <= behind - ARRIVING_KEYS // 2]
         mailbox.last_key = max(before, default=behind - ARRIVING_KEYS)
+    if owing.copies:
+        node.sessions.copies[session.sid] = owing.copies
     mailbox.restore_queue(waiting, behind)

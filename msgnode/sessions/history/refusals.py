@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 MAX_REFUSALS = 5000
 MERGE_SECONDS = 1.0  # equal refusals so soon after the first are counted in its entry
 MAX_TEXT_CHARS, MAX_NAME_CHARS = 400, 300
+MAX_IDS, MAX_ID_CHARS = 8, 100  # of the newest messages that an entry counts
 
 
 class Refusal:
@@ -19,6 +20,7 @@ class Refusal:
 
     `number` rises by one for each entry. `time` and `last` are seconds since 1970. `outcome` is `refused`,
     `no-route` or `dropped`; `rule` is the path of the policy rule that decided, "" if none did.
+    `id` is that of the first message, `later_ids` has those of the newest others.
     """
 
     __slots__ = (
@@ -28,6 +30,7 @@ class Refusal:
         "from_",
         "id",
         "last",
+        "later_ids",
         "number",
         "outcome",
         "peer",
@@ -52,6 +55,22 @@ class Refusal:
         self.rule = self.session = self.user = self.peer = self.connector = ""
         self.type = self.from_ = self.to = ""
         self.id: int | str = ""
+        self.later_ids: deque[int | str] | None = None
+
+    def is_of(self, id: str) -> bool:
+        """
+        Is a message with this id, as text, among those that the entry counts?
+        """
+        others = (str(other) == id[:MAX_ID_CHARS] for other in self.later_ids or ())
+        return str(self.id) == id or any(others)
+
+    def count_equal(self, now: float, id: int | str) -> None:
+        self.count += 1
+        self.last = now
+        if id != "":
+            if self.later_ids is None:
+                self.later_ids = deque(maxlen=MAX_IDS)
+            self.later_ids.append(id if isinstance(id, int) else id[:MAX_ID_CHARS])
 
 
 class RefusalRing:
@@ -74,17 +93,18 @@ class RefusalRing:
     def __reversed__(self) -> Iterator[Refusal]:
         return reversed(self._entries)
 
-    def add(self, who: str, code: int, reason: str, text: str, to: str = "") -> Refusal | None:
+    def add(
+        self, who: str, code: int, reason: str, text: str, to: str = "", id: int | str = ""
+    ) -> Refusal | None:
         """
-        Notes a refusal to the session or peer `who`. None: it is counted in the entry of an equal one; else
-        the new entry, whose other fields the caller fills in.
+        Notes a refusal of the message `id` to the session or peer `who`. None: it is counted in the entry of
+        an equal one; else the new entry, whose other fields the caller fills in.
         """
         now = self._wall()
         key = who, code, reason, to[:MAX_NAME_CHARS]
         equal = self._recent.get(key)
-        if equal is not None and now - equal.time < MERGE_SECONDS:
-            equal.count += 1
-            equal.last = now
+        if equal is not None and 0 <= now - equal.time < MERGE_SECONDS:  # else the clock may be set back
+            equal.count_equal(now, id)
             return None
         if len(self._recent) >= MAX_REFUSALS:
             self._recent.clear()

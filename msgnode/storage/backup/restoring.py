@@ -16,7 +16,7 @@ from pathlib import Path
 from msgnode.storage.backup.manifest import BackupRefused, Manifest, digest, read_manifest
 from msgnode.storage.database import RESTORING, lock
 from msgnode.storage.objects.segments import DIRECTORY as OBJECTS
-from msgnode.storage.objects.segments import RESTORED
+from msgnode.storage.objects.segments import UNSURE
 from msgnode.storage.spool_recovery import mark_incomplete
 
 UNFINISHED = "restore-unfinished"  # name of a directory in which files are collected, until all are there
@@ -70,7 +70,7 @@ def restore_backup(backup: Path, state: Path, replace: bool = False) -> tuple[Ma
             _sync(target)
         mark_incomplete(collected / "spool")
         if (collected / OBJECTS).is_dir():
-            (collected / OBJECTS / RESTORED).touch(mode=0o600)
+            (collected / OBJECTS / UNSURE).touch(mode=0o600)
         aside = _aside(state) if there else None
         if aside is not None:
             aside.mkdir(mode=0o700)

@@ -7,6 +7,7 @@ that it does not have them.
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -27,7 +28,7 @@ from msgnode.storage.objects.records import (
     unpacked,
 )
 from msgnode.storage.objects.reduction import Reduction
-from msgnode.storage.objects.segments import RESTORED, Segments
+from msgnode.storage.objects.segments import UNSURE, Segments
 
 log = Logger()
 
@@ -86,7 +87,7 @@ class ObjectJournal:
         self.failing = ""
         self.is_shared = False  # may other nodes have given versions to an object before?
         self.options = options
-        self._directory = directory
+        self._unsure = directory / UNSURE
         self.segments = segments if segments is not None else Segments(directory, full_sync)
         self._wall = wall
         self._is_low = is_low
@@ -123,8 +124,8 @@ class ObjectJournal:
                     unsure.discard(index.address)
         for index in self._objects.values():
             index.recovered()
-        marker = self._directory / RESTORED
-        if marker.exists():  # later versions may have been given than those in the backup
+        self.micros = max(self.segments.newest.values(), default=0)  # the clock may have been set back
+        if self._unsure.exists():
             unsure |= self._objects.keys()
         for address in damaged_at | unsure:
             self._jump(self._objects[address], DAMAGED if address in damaged_at else DISK)
@@ -135,7 +136,7 @@ class ObjectJournal:
             )
         self._next_segment()
         if self._write_gaps():
-            marker.unlink(missing_ok=True)
+            self._unsure.unlink(missing_ok=True)
 
     def _recover(self, segment: int, found: Found, known: dict[bytes, ObjectIndex]) -> ObjectIndex | None:
         place, version = segment << 40 | found.offset, found.version
@@ -213,14 +214,19 @@ class ObjectJournal:
         index = self._objects.get(address)
         now = self._now()
         if index is None:
-            index = self._objects[address] = ObjectIndex(address, version - 1)
-            self._buffer.append(
-                (index, BEGIN, index.oldest, packed(BEGIN, index.oldest, now, index.encoded, b""))
-            )
+            index = self._begin(address, version, now)
         index.version = version
         if not is_child:
             index.has_value = kind != "delete"
         self._buffer.append((index, ENTRY, version, packed(ENTRY, version, now, index.encoded, data)))
+
+    def _begin(self, address: str, version: int, micros: int) -> ObjectIndex:
+        """
+        Begins an object whose first message has this version.
+        """
+        index = self._objects[address] = ObjectIndex(address, version - 1)
+        self._buffer.append((index, BEGIN, version, packed(BEGIN, version, micros, index.encoded, b"")))
+        return index
 
     def record_carried(
         self, records: bytes, entries: list[tuple[int, int, int]], addresses: list[str], micros: int
@@ -231,7 +237,9 @@ class ObjectJournal:
         """
         at, objects, append = 0, self._objects, self._buffer.append
         for number, version, length in entries:
-            index = objects[addresses[number]]
+            index = objects.get(addresses[number])
+            if index is None:  # it was forgotten meanwhile
+                index = self._begin(addresses[number], version, micros)
             index.version = version
             append((index, ENTRY, version, records[at : at + length]))
             at += length
@@ -336,7 +344,8 @@ class ObjectJournal:
         try:
             self.segments.append([record], self.micros)
         except (OSError, KeyError):
-            return
+            with suppress(OSError):
+                self._unsure.touch()  # an empty file takes no room
 
     def _write_gaps(self) -> bool:
         """
@@ -358,6 +367,8 @@ class ObjectJournal:
         if not self._append(records):
             return False
         self._open_gaps = {}
+        with suppress(OSError):
+            self._unsure.unlink()
         return True
 
     # -- reading -----------------------------------------------------------------------
@@ -404,7 +415,9 @@ class ObjectJournal:
         while found is not None:
             record = self._read(index, found.place)
             if record is not None:
-                return Reduction(self.options.max_object_bytes, record.data)
+                reduction = Reduction(self.options.max_object_bytes, record.data)
+                reduction.state.version = found.version  # what is missing before is in the state
+                return reduction
             index.snapshots.remove(found)
             found = index.base(version)
         return Reduction(self.options.max_object_bytes) if index.is_whole else None
@@ -427,7 +440,7 @@ class ObjectJournal:
             reduction = Reduction(self.options.max_object_bytes) if index.is_whole else None
         if reduction is None:
             return
-        at = reduction.state.version + 1
+        at = max(reduction.state.version + 1, index.oldest)
         done = 0
         while at <= version and (number := index.find(at)) < len(index):
             entry = self.read(index, number)
@@ -449,6 +462,8 @@ class ObjectJournal:
             if done > STEP_BYTES:
                 done = 0
                 yield
+                if at < index.oldest:
+                    return  # its messages were removed meanwhile
         for gap in index.missing(at, version):
             reduction.skip(gap)
         made.append(reduction)

@@ -2,6 +2,7 @@
 The records of the journal of objects. Each has a length and a checksum of its own, as a batch of the spool.
 """
 
+import re
 from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
@@ -14,6 +15,8 @@ ENTRY, SNAPSHOT, GAP, FLOOR, BEGIN = 1, 2, 3, 4, 5
 FRAME = BATCH  # length, CRC-32
 HEAD = Struct("<BQQH")  # kind, version, microseconds since 1970, bytes of the object's address
 MAX_RECORD_BYTES = 1 << 28
+# How a record may begin: length, checksum, kind, version and time. Messages, which are JSON, have no byte 0.
+_BEGINNING = re.compile(rb"(?=.{3}[\x00-\x10].{4}[\x01-\x05].{7}\x00.{7}\x00)", re.DOTALL)
 
 
 class Record(NamedTuple):
@@ -60,25 +63,49 @@ def unpacked(payload: bytes) -> Record:
     return Record(kind, version, micros, payload[HEAD.size : end].decode(), payload[end:])
 
 
-def scan(data: bytes) -> Iterator[Found | None]:
+def scan(data: bytes, is_last: bool) -> Iterator[Found | None]:
     """
-    The records of a segment; None for each part that is damaged. A record that is cut off at the end is left
-    out.
+    The records of a segment; None for each part that is damaged. What is behind it is found again. A record
+    that is cut off at the end of the last segment is left out.
     """
     at, end = len(MAGIC), len(data)
-    view = memoryview(data)
-    while at + FRAME.size <= end:
-        length, checksum = FRAME.unpack_from(data, at)
-        start = at + FRAME.size
-        if not HEAD.size <= length <= MAX_RECORD_BYTES:
+    while at < end:
+        found = _found(data, at)
+        if found is not None:
+            yield found
+            at += found.length
+            continue
+        behind = _next(data, at + 1)
+        if behind < end or not is_last or not _is_cut_off(data, at):
             yield None
-            return
-        if start + length > end:
-            return
-        if crc32(view[start : start + length]) != checksum:
-            yield None
-        else:
-            kind, version, micros, size = HEAD.unpack_from(data, start)
-            first = start + HEAD.size
-            yield Found(at, FRAME.size + length, kind, version, micros, data[first : first + size])
-        at = start + length
+        at = behind
+
+
+def _found(data: bytes, at: int) -> Found | None:
+    """
+    The record at this offset; None if no whole one is there.
+    """
+    start = at + FRAME.size
+    if start > len(data):
+        return None
+    length, checksum = FRAME.unpack_from(data, at)
+    if not HEAD.size <= length <= min(MAX_RECORD_BYTES, len(data) - start):
+        return None
+    if crc32(memoryview(data)[start : start + length]) != checksum:
+        return None
+    kind, version, micros, size = HEAD.unpack_from(data, start)
+    first = start + HEAD.size
+    return Found(at, FRAME.size + length, kind, version, micros, data[first : first + size])
+
+
+def _next(data: bytes, at: int) -> int:
+    """
+    The offset of the next record; that of the end if there is none.
+    """
+    starts = (match.start() for match in _BEGINNING.finditer(data, at))
+    return next((start for start in starts if _found(data, start) is not None), len(data))
+
+
+def _is_cut_off(data: bytes, at: int) -> bool:
+    start = at + FRAME.size
+    return start > len(data) or len(data) - start < FRAME.unpack_from(data, at)[0] <= MAX_RECORD_BYTES

@@ -16,7 +16,7 @@ from msgnode.storage.spool import write_all
 log = Logger()
 
 DIRECTORY = "objects"  # below the state directory
-RESTORED = "restored"  # name of a file in it that exists after a restore, until versions were left out
+UNSURE = "unsure"  # a file in it while later versions may have been given than the journal knows
 SEGMENT_BYTES = 8 * 1024 * 1024
 READ_BYTES = 64 * 1024  # read ahead: the entries of an object that changes often lie together
 
@@ -59,7 +59,7 @@ class Segments:
         process ended is cut off.
         """
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        paths = sorted(self._directory.glob("objects-????????.seg"))
+        paths = sorted(self._directory.glob(f"objects-{'[0-9]' * 8}.seg"))
         for path in paths:
             number = int(path.stem[8:])
             data = path.read_bytes()
@@ -73,7 +73,7 @@ class Segments:
                 continue
             self._files[number] = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
             self.number, end = number, len(MAGIC)
-            for found in scan(data):
+            for found in scan(data, path is paths[-1]):
                 if found is not None:
                     end = found.offset + found.length
                     self.newest[number] = found.micros
@@ -123,6 +123,7 @@ class Segments:
         except OSError:
             with suppress(OSError):
                 os.ftruncate(file, end)
+            self._sizes[self.number] = os.fstat(file).st_size
             raise
         self._sizes[self.number] = end + sum(map(len, parts))
         self.size += self._sizes[self.number] - end

@@ -98,6 +98,22 @@ class LoginTests(DashboardCase):
 
         self.assertEqual(303, self.fetch("GET", "/", **browser).status)
 
+    def test_a_clock_that_is_set_back_makes_nothing_last_longer(self) -> None:
+        """
+        Not a login, and not the minute of the throttle: both go by a clock that is never set.
+        """
+        browser = self.log_in()
+        wrong = {"token": "mna_wrong"}
+        for _ in range(6):
+            self.fetch("POST", "/login", wrong, **OWN)
+        wall = self.net.wall
+        self.net.facts.wall = lambda: wall() - 86400
+
+        self.net.advance(61)
+        self.assertEqual(401, self.fetch("POST", "/login", wrong, **OWN).status)
+        self.net.advance(8 * 3600)
+        self.assertEqual(303, self.fetch("GET", "/", **browser).status)
+
     def test_a_revoked_token_ends_its_logins_at_once(self) -> None:
         """
         The cookie stands for the token, and ends with it.

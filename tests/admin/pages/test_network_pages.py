@@ -2,6 +2,7 @@
 The pages of a node that has others around it: sessions by node, links to other domains, the map.
 """
 
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from msgnode.admin.pages.topology import drawn
@@ -10,6 +11,7 @@ from tests.admin.test_admin_cluster import HERE, THERE, ClusterCase
 from tests.support.admin_case import A, C
 from tests.support.dashboard_case import DashboardCase
 from tests.support.links_operations import MemoryOperations
+from tests.support.runtimes import dumps
 
 OWN, NEAR, FAR = "mn://example.org/test", "mn://b.example/n1", "mn://c.example/n1"
 
@@ -51,6 +53,39 @@ class ClusterPageTests(DashboardCase, ClusterCase):
         self.confirm(self.log_in(), "kick", runtime=C)
 
         self.assertEqual([], self.other_sessions())
+
+
+class PoolPageTests(DashboardCase):
+    """
+    A node with two pools.
+    """
+
+    sections: ClassVar[dict[str, Any]] = {
+        "pools": {
+            "guests": {"scheme": "sip", "pattern": "sip:guest{1..2}@example.org"},
+            "rooms": {"scheme": "conference", "addresses": ["conference://example.org/b"], "for": "verified"},
+        }
+    }
+
+    def test_leases_are_listed_and_taken_back(self) -> None:
+        """
+        The page on addresses has the pools and who leases what, and the page on an address takes it back.
+        """
+        body = {"scheme": "sip", "value": {"number": 1}}
+        allocation = "domain://msg-node.example.org/address-allocation"
+        self.device.send(dumps({"id": 1, "type": "create", "from": A, "to": allocation, "body": body}))
+        self.net.pump()
+        [leased] = self.request("GET", "pools").json()["leases"]
+
+        page = self.page("/addresses")
+        for text in ("conference", "verified", leased["address"], A):
+            self.assertIn(text, page)
+        one = f"/addresses?address={quote(leased['address'])}"
+        self.assertIn("Take the lease back", self.page(one))
+        self.confirm(self.log_in(), "take-back", address=leased["address"])
+
+        self.assertEqual([], self.request("GET", "pools").json()["leases"])
+        self.assertNotIn("Take the lease back", self.page(one))
 
 
 class LinkPageTests(DashboardCase):

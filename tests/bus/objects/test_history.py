@@ -95,6 +95,16 @@ class ChangesTests(KeptCase):
 
         self.assertEqual([2], versions(self.read(**{"from": when})))
 
+    def test_numbers_as_texts(self) -> None:
+        """
+        Versions and the limit may be texts of digits, as in the query of an HTTP request.
+        """
+        for value in (1, 2, 3):
+            self.publish(value=value)
+
+        self.assertEqual(2, self.read(at="2")["value"]["value"])
+        self.assertEqual([2], versions(self.read(**{"from": "2", "limit": "1"})))
+
     def test_bad_requests(self) -> None:
         """
         A request that makes no sense is refused with the name of the field.
@@ -102,6 +112,9 @@ class ChangesTests(KeptCase):
         self.publish(value=1)
         for body, text in (
             ({"limit": 0}, "'limit' is 1 to 1000, not 0"),
+            ({"limit": "0"}, "'limit' is 1 to 1000, not 0"),
+            ({"limit": "five"}, "'limit' is 1 to 1000, not 'five'"),
+            ({"at": "9" * 17}, "'at' is a version, or a time"),
             ({"limit": True}, "'limit' is 1 to 1000, not True"),
             ({"from": -1}, "'from' is a version, or a time"),
             ({"from": "yesterday"}, "'from' is a version, or a time"),

@@ -2,6 +2,7 @@
 The questions of an operator: each test makes the trouble, and finds it by the API and by `msgnode admin`.
 """
 
+import json
 import time
 from types import SimpleNamespace
 
@@ -158,6 +159,18 @@ class RefusalTests(AdminCommandCase):
         for what in ("4711", A):
             self.assertShows(("403 not-your-address", "update 4711", "session.from_check"), "why", what)
         self.assertIn("nothing of 4712", self.run_("why", "4712", exit_code=1).stderr)
+        self.assertShows(("403 not-your-address", "update 4711", "session.from_check"), "refusals")
+        self.assertIn("no such message", self.run_("refusals", "--code", "404").stderr)
+
+    def test_every_refused_message_is_found_not_only_the_first_of_its_kind(self) -> None:
+        """
+        Equal ones within a second are one entry.
+        """
+        for id in (4711, 4712):
+            self.device.send(dumps({"id": id, "type": "update", "from": f"{B}/x", "to": f"{B}/y"}))
+
+        self.assertEqual(2, self.get("refusals?id=4712")["refusals"][0]["count"])
+        self.assertShows(("(2 times)", "not-your-address"), "why", "4712")
 
 
 class NodeTests(AdminCommandCase):
@@ -224,6 +237,27 @@ class NodeTests(AdminCommandCase):
         [path] = (self.state / "audit").iterdir()
         path.write_text(path.read_text().replace(A, C))
         self.assertShows(("line 1: was changed",), "audit", "--verify", *state, exit_code=1)
+
+    def test_what_does_one_session_send_and_get_now(self) -> None:
+        """
+        `trace`, on the screen or into a file, which a path that cannot be written leaves unbegun.
+        """
+        out = self.state / "lines.jsonl"
+        out.write_text("of before")
+        words = ("trace", "--session", A, "--reason", REASON)
+        self.net.clock.callLater(0.2, self.device.send, update())
+
+        self.assertShows(("type=update", "outcome=delivered"), *words, exit_code=130)  # Ctrl-C
+        for _ in range(2):
+            self.net.clock.callLater(0.2, self.device.send, update())
+        self.http.pauses.clear()
+        self.shown(*words, "--max", "2", "--out", str(out))
+        steps = [json.loads(line)["step"] for line in out.read_text().splitlines()]
+        self.assertEqual(["handed-over", "outcome"], steps)
+        lines = len(self.audit())
+        wrong = self.run_(*words, "--out", str(self.state / "none" / "x"), exit_code=2)
+        self.assertIn("No such file or directory", wrong.stderr)
+        self.assertEqual(([], lines), (self.get("traces")["traces"], len(self.audit())))
 
     def test_what_would_become_of_a_message(self) -> None:
         """

@@ -4,6 +4,8 @@ REST at `/events`: a subscription as server-sent events, which resumes by Last-E
 
 from typing import Any
 
+from twisted.internet.testing import EventLoggingObserver
+from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.connectors.http.rest.event_stream import HEARTBEAT_SECONDS
@@ -128,9 +130,33 @@ class StreamTests(EventsCase):
         An EventSource sends no header fields, so the token may be in the query.
         """
         ann = TCPRuntime(self.net, ANN).open()
-        reader = EventReader(self.net, f"{NEWS}&access_token={ann.token}").connect()
+        for token in (ann.token, ann.token.replace("_", "%5F")):
+            reader = EventReader(self.net, f"{NEWS}&access_token={token}").connect()
 
-        self.assertEqual([{"runtime": ANN}], [event.data for event in reader.take()])
+            self.assertEqual([{"runtime": ANN}], [event.data for event in reader.take()])
+
+    def test_token_is_in_no_log(self) -> None:
+        """
+        A token in the query or in the id of an event is in no log, whether the stream is opened or refused.
+        """
+        logged = EventLoggingObserver.createWithCleanup(self, globalLogPublisher)
+        ann = TCPRuntime(self.net, ANN).open()
+        wrong = "mns_" + 43 * "w"
+
+        for asked in (
+            f"{NEWS}&access_token={ann.token}",
+            f"{NEWS}&access_token={wrong}",
+            f"&access_token={wrong}",
+        ):
+            EventReader(self.net, asked).connect()
+        self.reader(NEWS, Last_Event_ID=f"1.0123456789abcdef.{wrong}")
+        self.publish()
+
+        traffic = self.net.traffic_recorder
+        said = repr([traffic.messages, traffic.events, list(logged)])
+        self.assertIn(NEWS, said)
+        for token in (ann.token, wrong):
+            self.assertNotIn(token, said)
 
     def test_token_sends(self) -> None:
         """
@@ -325,7 +351,8 @@ class RefusalTests(EventsCase):
             (f"/events?resource={'x' * 2049}", "at most 2048"),
             ("/events?resource=a:b&foo=1", "unknown parameter 'foo'"),
             ("/events?" + "&".join(f"resource=a:{n}" for n in range(101)), "name 1 to 100 addresses"),
-            ("/events?" + "&".join(["resource=a:b"] * 500), "at most 100 resources"),
+            ("/events?" + "&".join(["resource=a:b"] * 500), "at most 101 parameters"),
+            ("/events?resource=a:%ff", "not UTF-8"),
         ):
             reader = EventReader(self.net)
             reader.path = path

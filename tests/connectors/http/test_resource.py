@@ -213,6 +213,7 @@ class BadRequestTests(ResourceCase):
             ("GET", "comm://d/x/changes", None, 405, "/events?resource="),
             ("GET", LAMP, {"a": 1}, 400, "a GET has no body"),
             ("GET", f"{LAMP}?{'&'.join(f'a{n}=1' for n in range(101))}", None, 400, "at most 100 parameters"),
+            ("GET", f"{LAMP}?a=%ff", None, 400, "the query is not UTF-8"),
             ("PUT", f"{LAMP}?a=1", {"a": 1}, 400, "has no query"),
             ("PUT", LAMP, [1], 400, "must be a JSON object"),
             ("PUT", LAMP, b"{", 400, "not JSON"),

@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.config.objects import ObjectsOptions
 from msgnode.storage.objects.journal import DAY, JUMP, ObjectJournal
 from msgnode.storage.objects.object_index import Gap
+from msgnode.storage.objects.records import ENTRY, packed, scan
 from msgnode.storage.objects.reduction import ReducedObject
 from msgnode.storage.objects.segments import Segments
 from msgnode.storage.spool import write_all
@@ -181,6 +182,70 @@ class RestartTests(JournalCase):
         self.assertEqual(JUMP + 2, self.write(4))
         self.assertEqual([Gap(2, JUMP + 1, "damaged")], self.gaps())
 
+    def test_damaged_length(self) -> None:
+        """
+        A record whose length is damaged hides nothing behind it, however long it seems to be.
+        """
+        for number in range(1, 4):
+            self.write(number * 11111)
+        data = bytearray(self.segment().read_bytes())
+        second = list(scan(bytes(data), True))[3]
+        for at in range(second.offset, second.offset + 4):
+            for flipped in (1, 0x80, 0xFF):
+                damaged = data.copy()
+                damaged[at] ^= flipped
+                self.segment().write_bytes(damaged)
+
+                self.reopen()
+
+                self.assertEqual([Gap(2, 2, "damaged")], self.gaps())
+                self.assertEqual(33333, self.value(3))
+                for later in sorted(self.directory.glob("objects-*"))[1:]:
+                    later.unlink()
+
+    def test_older_segment_is_cut_off(self) -> None:
+        """
+        An older segment that has lost its end is damaged: no version is given twice.
+        """
+        self.write(1)
+        self.write(2)
+        self.reopen()
+        self.write(3, OTHER)
+        data = self.segment().read_bytes()
+        self.segment().write_bytes(data[:-9])
+
+        self.reopen()
+
+        self.assertEqual(JUMP + 2, self.write(4))
+
+    def test_clock_is_set_back(self) -> None:
+        """
+        Times do not go back, also over a restart: the object as it was is found by them.
+        """
+        for value in (1, 2):
+            self.write(value)
+        self.now -= 3600
+        self.reopen()
+        for value in (3, 4):
+            self.write(value)
+
+        index = self.journal.index(OBJECT)
+        times = [self.journal.read(index, number).micros for number in range(4)]
+        self.assertEqual(sorted(times), times)
+        self.assertEqual([1, 2, 3, 4], [self.journal.version_at(index, micros) for micros in times])
+
+    def test_other_files(self) -> None:
+        """
+        A file that is no segment, such as a copy, is left alone.
+        """
+        self.write(1)
+        copy = self.directory / "objects-0000001a.seg"
+        copy.write_bytes(b"mine")
+
+        self.reopen()
+
+        self.assertEqual((1, b"mine"), (self.value(1), copy.read_bytes()))
+
     @settings(max_examples=60, deadline=None)
     @given(st.data())
     def test_any_damage(self, data: st.DataObject) -> None:
@@ -244,6 +309,38 @@ class FullDiskTests(JournalCase):
 
         self.assertGreater(self.write(5), 4)
         self.assertEqual(2, self.gaps()[0].first)
+
+    def test_killed_with_a_full_disk(self) -> None:
+        """
+        After a kill while the disk takes no byte, no version is given twice; after the next one none is left
+        out.
+        """
+        self.write(1)
+        self.disk.is_full = True
+        self.write(2)
+        self.write(3)
+        self.disk.is_full = False
+        self.reopen()
+
+        self.assertEqual(JUMP + 2, self.write(4))
+        self.assertEqual([Gap(2, JUMP + 1, "disk")], self.gaps())
+        self.reopen()
+        self.assertEqual(JUMP + 3, self.write(5))
+
+    def test_missing_before_a_snapshot(self) -> None:
+        """
+        What is missing right before a snapshot is named once.
+        """
+        self.write(1)
+        self.low = True
+        self.write(2)
+        self.low = False
+        self.write(3, OTHER)
+        for _ in self.journal.snapshot(self.journal.index(OBJECT), 2):
+            pass
+        self.write(4)
+
+        self.assertEqual([Gap(2, 2, "disk")], self.state(3).missing)
 
     def test_create_ends_what_is_missing(self) -> None:
         """
@@ -336,6 +433,40 @@ class RetentionTests(JournalCase):
         self.disk.is_full = False
 
         self.assertEqual(0, self.value(1))
+
+    def test_removed_while_it_is_reduced(self) -> None:
+        """
+        An object whose messages are removed while it is reduced is not given with some of them left out.
+        """
+        self.open(segment_bytes=2000)
+        self.options.keep_bytes = 4000
+        for _ in range(12):
+            self.write("'" + "x" * 9000 + "'")
+        made: list[Any] = []
+        steps = self.journal.reduce(self.journal.index(OBJECT), 12, made)
+        next(steps)
+
+        self.expire()
+        for _ in steps:
+            pass
+
+        self.assertEqual([], made)
+        self.assertIsNotNone(self.state(12))
+
+    def test_forgotten_while_it_is_carried(self) -> None:
+        """
+        A message that the data plane carries for an object that is forgotten meanwhile begins it again.
+        """
+        self.write(1)
+        self.reopen()
+        record = packed(ENTRY, 7, 1, OTHER.encode(), b'{"id":1,"type":"update","to":"%b/changes"}')
+
+        self.journal.record_carried(record, [(1, 7, len(record))], [OBJECT, OTHER], 1)
+        self.journal.flush()
+
+        for _ in range(2):
+            self.assertEqual((7, 7), (self.journal.index(OTHER).version, self.journal.index(OTHER).oldest))
+            self.reopen()
 
     def test_too_many_objects(self) -> None:
         """

@@ -386,6 +386,15 @@ def _history(kept: str, plane: str) -> Scenario:
     )
 
 
+REST = Scenario(
+    name="rest",
+    title="REST, 100 B, 8 connections that read from one device, window 1",
+    unit="requests/s",
+    load="rest",
+    job={"size": 100, "clients": 8, "path": "/resource"},
+    entrants=(Entrant("/resource", "msgnode"), Entrant("/message", "msgnode", job={"path": "/message"})),
+)
+
 REGISTRY = Scenario(
     name="registry",
     title="records read from the domain registry, 100 under way",
@@ -466,6 +475,7 @@ SCENARIOS = (
     LINES,
     *(_allocation(number, window) for number in (1, 3) for window in (1, 64)),
     *(_polling(window) for window in (1, 64)),
+    REST,
     *(_socketio(transport, window) for transport in ("websocket", "polling") for window in (1, 64)),
     CONNECT,
     _memory("memory-websocket", "WebSocket", PEERS[:2], 12.0),

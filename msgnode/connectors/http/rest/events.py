@@ -11,7 +11,7 @@ from functools import partial
 from math import ceil
 from secrets import randbits
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import unquote
 
 import msgspec
 from twisted.internet.defer import Deferred
@@ -30,6 +30,7 @@ from msgnode.connectors.http.requests import (
     headers,
     identity_of,
     origin_of,
+    parameter_list,
     peer_of,
 )
 from msgnode.connectors.http.rest.event_stream import EventStream, StreamBounds
@@ -326,26 +327,18 @@ def _refusal(status: int, text: str, retry_after: float | None) -> HTTPRefusal:
     return HTTPRefusal(status, text, None if retry_after is None else ceil(retry_after))
 
 
-def _parameters(request: Request) -> list[tuple[str, str]]:
-    query = request.uri.partition(b"?")[2].decode("latin-1")
-    try:
-        return parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_RESOURCES + 1)
-    except ValueError:
-        raise HTTPRefusal(400, f"a stream has at most {MAX_RESOURCES} resources") from None
-
-
 def _access_token(request: Request) -> str:
     """
     The token in the query (RFC 6750, 2.3): an EventSource can send no header field.
     """
     query = request.uri.partition(b"?")[2].decode("latin-1")
     found = [part.partition("=")[2] for part in query.split("&") if part.startswith("access_token=")]
-    return found[0] if found else ""
+    return unquote(found[0]) if found else ""
 
 
 def _resources(request: Request) -> list[str]:
     found: dict[str, None] = {}
-    for name, value in _parameters(request):
+    for name, value in parameter_list(request, MAX_RESOURCES + 1):
         if name not in ("resource", "access_token"):
             raise HTTPRefusal(400, f"unknown parameter {name[:40]!r}; known are resource and access_token")
         if name == "resource":

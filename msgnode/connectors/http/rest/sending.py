@@ -151,10 +151,12 @@ class RestSending:
             exchange.expect(message, wait)
         else:
             self._check_disk("post it again later")
+        before = self._node.counts.no_route
         with self._cork:
             self._node.receive(message.data, exchange)
-        if wait and not exchange.over and self._has_nobody(message):
-            raise Rejected(f"no session is bound to {', '.join(recipients(message))}"[:300], 404)
+        addresses = recipients(message)
+        if wait and not exchange.over and self._node.counts.no_route - before >= len(addresses):
+            raise Rejected(f"no session is bound to {', '.join(addresses)}"[:300], 404)
 
     def carry(self, exchange: RestRequest, message: Message, wait: float, request: Request) -> bytes | int:
         """
@@ -244,9 +246,6 @@ class RestSending:
         visitor.identity = visitor.proof.user if visitor.proof is not None else exchange.identity
         self._node.handshake.check(message, from_, visitor, exchange)
         return with_sender(message, from_)
-
-    def _has_nobody(self, message: Message) -> bool:
-        return not any(self.domain.owns(to) or to in self._node.routes for to in recipients(message))
 
 
 def recipients(message: Message) -> list[str]:

@@ -90,13 +90,22 @@ class Backlog:
                     yield priority, entry
         yield from list(self.removal.waiting())
 
-    def last_entries(self) -> list[Entry]:
+    @property
+    def last_key(self) -> int:
         """
-        The last entry of each lane. When all of them are settled, so are all before.
+        The key of the entry that came last.
         """
-        lanes = self.lanes.values()
-        last = [lane.queue[-1] if lane.queue else list(lane.flight.values())[-1:] for lane in lanes]
-        return [entry for each in last for entry in (each if isinstance(each, list) else [each])]
+        return self._last_key
+
+    def is_unsettled(self, key: int) -> bool:
+        """
+        Is the outcome of the entry with that key, or of an earlier one, not known? The last one may be stale
+        before others have arrived.
+        """
+        queues = [each for lane in self.lanes.values() for each in (lane.flight.values(), lane.queue)]
+        oldest = [next((entry for entry in entries if not entry.settled), None) for entries in queues]
+        oldest.append(next((entry for _, entry in self.removal.waiting()), None))
+        return any(entry is not None and entry.key <= key for entry in oldest)
 
     # -- taken ----------------------------------------------------------------------
 

@@ -1,0 +1,80 @@
+"""
+Copies of publications that come to two nodes of a session, of which one is killed before they are compared.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster_durable import NAMES, DurableWorld, RoamingClient
+
+A, B, C = NAMES
+S = "runtime://example.org/1"
+
+
+class World(DurableWorld):
+    """
+    A session at the third node, which is killed; its client begins it again at the first. What the second
+    node publishes then goes to both.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.bob: RoamingClient = self.client(S)
+        self.bob.connect(C)
+        self.run(1)
+        self.publish(B, S, 4)
+        self.run(0.5)
+        self.kill(C)
+        self.bob.connect(A)
+        self.run(3)
+        self.publish(B, S, 6)
+        self.run(0.5)
+
+    def got(self) -> dict[str, int]:
+        return {each: self.bob.got.count(each) for each in self.published[S]}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def once(world: World) -> dict[str, int]:
+    return dict.fromkeys(world.published[S], 1)
+
+
+def test_copies_of_an_earlier_holder_that_is_killed_again_come_once(world: World) -> None:
+    """
+    The earlier holder has the copies, and is killed before it has reached the new one.
+    """
+    world.cluster.cut(A, C)
+    world.start(C)
+    world.run(1)
+    world.kill(C)
+
+    world.heal()
+
+    assert once(world) == world.got()
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+def test_copies_of_a_new_holder_that_is_killed_come_once(world: World, is_back: bool) -> None:
+    """
+    The new holder has delivered the copies, and is killed before the earlier one is back, or while it still
+    waits for a slow node.
+    """
+    if is_back:
+        world.slow.add((B, C))
+        world.start(C)
+        world.run(3)
+    world.kill(A)
+    world.start(A)
+    world.run(1)
+    world.bob.connect(A)
+    world.run(15)
+    world.slow.clear()
+
+    world.heal()
+
+    assert once(world) == world.got()
