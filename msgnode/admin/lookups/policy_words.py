@@ -34,8 +34,8 @@ def words_about(
     session: Session, enforcement: PolicyEnforcement, to: str, type: str = "create"
 ) -> Iterator[PolicyWord]:
     """
-    Yields what the policies say if the session opens, subscribes the address, and sends a message of this type to
-    it. There is nothing without live policies.
+    Yields what the policies say if the session opens, subscribes the address, and sends a message of this
+    type to it. There is nothing without live policies.
     """
     if enforcement.program is None:
         return
