@@ -1,5 +1,5 @@
 """
-`msgnode admin address`, `pools`, `registry` and `reservations`: addresses, and what is granted.
+`msgnode admin address`, `pools` and `registry`: addresses, and what is granted.
 """
 
 import json
