@@ -34,7 +34,8 @@ def command(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def back_up(admin: int, state: Path) -> dict[str, Any]:
-    done = command("admin", "backup", "--admin", f"http://127.0.0.1:{admin}", "--state", state, "--json")
+    where = ("--admin", f"http://127.0.0.1:{admin}", "--state", state)
+    done = command("admin", "backup", *where, "--reason", "nightly", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found

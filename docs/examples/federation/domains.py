@@ -127,7 +127,8 @@ class Domains:
         url = f"http://127.0.0.1:{self.ports[name]['admin']}/api/v1/{path}"
         try:
             token = (self._directory / name / "state" / "admin-token").read_text().split()[0]
-            request = Request(url, method=method, headers={"Authorization": f"Bearer {token}"})
+            headers = {"Authorization": f"Bearer {token}", "X-Reason": "asked for on the page of the example"}
+            request = Request(url, method=method, headers=headers)
             with self._http.open(request, timeout=ANSWER_SECONDS) as answer:
                 return json.load(answer)
         except HTTPError as why:
