@@ -12,6 +12,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
 
 from tests.integration.process import Lines, NodeProcess
 
@@ -45,6 +46,19 @@ def whole(value):
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def call_and_validate(case):
+    """
+    No longer than a second is waited for a response. That none came in time is documented, and no failure of
+    the node: nobody need be there to respond.
+    """
+    wait = case.query.get("wait")
+    if isinstance(wait, (int, float)) and wait > 1:
+        case.query["wait"] = 1
+    response = case.call(timeout=40)
+    answered_late = [not_a_server_error] if response.status_code == 504 else []
+    case.validate_response(response, excluded_checks=answered_late)
+
+
 @pytest.mark.parametrize("mode", GenerationMode)
 def test_every_rest_answer_is_documented(send, mode):
     """
@@ -56,7 +70,7 @@ def test_every_rest_answer_is_documented(send, mode):
     def check(case):
         if mode is GenerationMode.POSITIVE:
             case.body = {key: whole(value) for key, value in case.body.items()}
-        case.call_and_validate(timeout=40)
+        call_and_validate(case)
 
     check()
 
@@ -74,7 +88,7 @@ def test_every_answer_of_a_resource_is_documented(resources, method, mode):
     def check(case, address):
         if mode is GenerationMode.POSITIVE:
             case.path_parameters = {"address": quote(address, safe="")}
-        case.call_and_validate(timeout=40)
+        call_and_validate(case)
 
     check()
 
