@@ -79,7 +79,7 @@ class ClusterSessions:
             node.sessions.connections, node.sessions, node.input_order, node.slices, self.local.flush
         )
         self.gate = ReadGate(reactor, self._compare, held.hold, held.release)
-        node.before_read = self.gate.check
+        node.call_before_reads(self.gate.check)
         directory.heard_again = lambda: self.gate.close("no other member was heard for a while")
         self.taking = SessionTaking(
             self.moves,
