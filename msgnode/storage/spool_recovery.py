@@ -26,8 +26,8 @@ from msgnode.storage import spool_end
 from msgnode.storage.database import DOWNGRADE
 from msgnode.storage.spool_records import History, RecordReader, SessionRecovery
 
-# The last byte is the version of what a segment may hold: 2 since there are records of copies (kind 13), which
-# the readers of 1 take for damage.
+# The last byte is the version of what a segment may hold: 2 since there are records of copies (kind 13).
+# Earlier releases would take these for damage.
 MAGIC = b"msgspl\x00\x02"
 OLDEST_VERSION = 1  # that is read
 
