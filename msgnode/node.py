@@ -86,6 +86,7 @@ from msgnode.storage.objects.journal import JournalCounts, ObjectJournal
 from msgnode.storage.traffic_log import TrafficLog
 from msgnode.storage.traffic_tap import TrafficTap
 from msgnode.structures.time_slices import Slices
+from msgnode.transport.cork import Cork
 from msgnode.transport.data_plane import NO_DATA_PLANE, DataPlane
 
 
@@ -141,7 +142,8 @@ class Node:
         self.config = config
         self.link_operations: LinkOperations | None = None  # None: no federation is configured
         self.stubs: ForeignStubs | None = None  # None: the node was put together without them
-        self.before_read: Callable[[], object] | None = None  # called before a client's input is handled
+        self._before_read: Callable[[], object] | None = None
+        self._cork: AbstractContextManager[Any] | None = None
         self.registry: DomainRegistry | None = None  # None: the node calls none
         self.reservations: Reservations | None = None  # None: the QoS broker is not embedded
         self.logins: Logins | None = None  # None: no identity responder is on
@@ -479,6 +481,20 @@ class Node:
         """
         self.fanout.together = self.sessions.overload.together = cork
         self.input_order.together = self._ingress.together = self.catch_ups.together = cork
+        self._cork = cork
+        self._check_reads()
+
+    def call_before_reads(self, check: Callable[[], object]) -> None:
+        """
+        Calls `check` before the input of a client is handled: by the connectors' cork, whichever of both is
+        there first.
+        """
+        self._before_read = check
+        self._check_reads()
+
+    def _check_reads(self) -> None:
+        if isinstance(self._cork, Cork) and self._before_read is not None:
+            self._cork.before_read = self._before_read
 
     def apply(self) -> None:
         """

@@ -218,7 +218,8 @@ class OperatorRequests:
         elif self._requests is None:
             asked = fail(Rejected(f"{node} is not a node of this domain", 404))
         else:
-            asked = self._ask_member(self._requests, node, request, self._clock.seconds() + seconds)
+            # One second more: the timeout below ends the wait, and says for how long it was.
+            asked = self._ask_member(self._requests, node, request, self._clock.seconds() + seconds + 1)
         asked.addTimeout(seconds, self._clock, lambda result, wait: _late(node, wait))
         return asked.addCallbacks(lambda value: NodeAnswer(200, value), partial(_as_answer, node))
 

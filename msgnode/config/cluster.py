@@ -23,7 +23,9 @@ class ClusterOptions(Section):
     Without `url` the node is alone in its domain. `credentials` is a `.creds` file, or has the seed of an
     nkey. `members` are the names of nodes that may belong to the cluster; all, if it is empty.
     `client_url` is where clients reach this very node, not one that a balancer chooses. A node that stops
-    hands its sessions over for `handover_seconds` at most, in addition to `drain_seconds`.
+    hands its sessions over for `handover_seconds` at most, in addition to `drain_seconds`. At most
+    `moving_sessions` are asked for, arrive, or wait for what comes late, each; for all of them together
+    `moving_copies` ids of publications are remembered.
     """
 
     url: list[str] = []
@@ -41,6 +43,8 @@ class ClusterOptions(Section):
     handover_seconds: Annotated[float, Meta(ge=0)] = 30.0
     link_queue_bytes: Annotated[int, Meta(ge=65_536)] = 8 * 1024 * 1024
     relayed_requests: Count = 10_000
+    moving_sessions: Count = 10_000
+    moving_copies: Count = 500_000
     directory_lease_seconds: Annotated[float, Meta(ge=30)] = 3600.0
     directory_addresses: Count = 8_000_000
     directory_bytes: Bytes = 2 * 1024 * 1024 * 1024

@@ -262,7 +262,7 @@ class Cluster(MultiService):
         The members that are expected and not reached.
         """
         up = set(self.carrier.table.up())
-        known = self._known_members.expected(self._ever_known()) | up
+        known = self._known_members.expected(self._ever_known()).union(up, self._away())
         return {node for node in known if node not in up or not self._has_route(node)}
 
     def _ever_known(self) -> set[str]:

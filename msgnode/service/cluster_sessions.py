@@ -58,6 +58,8 @@ class ClusterSessions:
         self._comparing: Joining | None = None
         self._started_at = 0.0
         self.local = LocalSessions(node, reactor, self._refused, members.copy_id)
+        options = node.config.cluster
+        self.local.most_late, self.local.most_copies = options.moving_sessions, options.moving_copies
         flushing = Flushing(channel, reactor, self._acknowledged, self._expected, missing)
         self.moves = Moves(
             channel,
@@ -66,6 +68,7 @@ class ClusterSessions:
             reactor,
             flushing=flushing,
             settled=self._settled,
+            most=options.moving_sessions,
         )
         channel.listener = self.moves
         self.local.more = self.moves.more
@@ -79,7 +82,7 @@ class ClusterSessions:
             node.sessions.connections, node.sessions, node.input_order, node.slices, self.local.flush
         )
         self.gate = ReadGate(reactor, self._compare, held.hold, held.release)
-        node.before_read = self.gate.check
+        node.call_before_reads(self.gate.check)
         directory.heard_again = lambda: self.gate.close("no other member was heard for a while")
         self.taking = SessionTaking(
             self.moves,

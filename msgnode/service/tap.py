@@ -360,7 +360,6 @@ def factories(
     cork = Cork(node.settle, config.session.unsent_bytes, node.counts)
     node.data_plane.use(cork, node.counts, node.sessions.journal)
     node.use_cork(cork)
-    cork.before_read = node.before_read
     upgraded = WebSocketFactory(node, cork, reactor)
     websocket = Upgrade(upgraded)
     poll = PollResource(node, cork, reactor)

@@ -26,7 +26,10 @@ from msgnode.storage import spool_end
 from msgnode.storage.database import DOWNGRADE
 from msgnode.storage.spool_records import History, RecordReader, SessionRecovery
 
-MAGIC = b"msgspl\x00\x01"  # the last byte is the version
+# The last byte is the version of what a segment may hold: 2 since there are records of copies (kind 13).
+# Earlier releases would take these for damage.
+MAGIC = b"msgspl\x00\x02"
+OLDEST_VERSION = 1  # that is read
 
 log = Logger()
 
@@ -195,13 +198,13 @@ def _batches(path: Path, data: bytes) -> Iterator[tuple[int, int]]:
     """
     The start and end offsets of the content of each valid batch.
     """
-    if data[: len(MAGIC)] != MAGIC:
-        if data[:7] == MAGIC[:7] and len(data) > 7:
-            what = f"has version {data[7]}, this msgnode knows {MAGIC[7]}"
-            if data[7] > MAGIC[7]:
-                raise NewerSegment(path, f"was written by a newer msgnode ({what}); {DOWNGRADE}")
-            raise CorruptSegment(path, f"was written by another version of msgnode ({what})")
+    if data[:7] != MAGIC[:7] or len(data) < len(MAGIC):
         raise CorruptSegment(path, "is not a segment of the spool")
+    what = f"has version {data[7]}, this msgnode knows {MAGIC[7]}"
+    if data[7] > MAGIC[7]:
+        raise NewerSegment(path, f"was written by a newer msgnode ({what}); {DOWNGRADE}")
+    if data[7] < OLDEST_VERSION:
+        raise CorruptSegment(path, f"was written by another version of msgnode ({what})")
     at = len(MAGIC)
     while (end := _valid(data, at)) is not None:
         yield at + BATCH.size, end

@@ -27,6 +27,23 @@ A, B, C = (f"mn://example.com/{name}" for name in "abc")
 ANN = Operator("ann", ("viewer",))
 
 
+class BusyClock:
+    """
+    A clock of which 10 µs pass each time that it is read.
+    """
+
+    def __init__(self, clock: Any) -> None:
+        self._clock = clock
+        self._passed = 0.0
+
+    def seconds(self) -> float:
+        self._passed += 1e-5
+        return float(self._clock.seconds()) + self._passed
+
+    def callLater(self, delay: float, call: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._clock.callLater(delay, call, *args, **kwargs)
+
+
 class OperatorCase(SynchronousTestCase):
     """
     Three members that know each other.
@@ -224,6 +241,25 @@ class RefusalTests(OperatorCase):
 
         for each in [*asked, again]:
             self.assertEqual(3, len(self.successResultOf(each)))
+
+    def test_time_that_passes_while_code_runs_is_not_in_the_text(self) -> None:
+        """
+        A node that does not answer is reported with the seconds that the operator has given it, although a
+        little of them has passed when the other node is asked.
+        """
+        members = self.cluster.nodes[A]
+        requests = MemberRequests(members, self.cluster.clock)
+        members.listener = requests
+        node = OperatorRequests(A, BusyClock(self.cluster.clock))
+        node.join(requests, lambda: (A, B, C))
+        self.cluster.stop(B)
+
+        asked = node.ask(B, "never", {}, ANN)
+        self.cluster.run(4)
+
+        found = self.successResultOf(asked)
+        self.assertEqual((503, "no-path"), (found.code, found.reason))
+        self.assertEqual(f"{B} did not answer in 2 s", found.text)
 
     def test_long_answers_that_are_not_fetched_are_dropped(self) -> None:
         """

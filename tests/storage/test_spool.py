@@ -528,12 +528,24 @@ class DamageTests(SpoolCase):
 
         for act in (recover, repair):
             with self.assertRaisesRegex(
-                NewerSegment, "newer msgnode .has version 9, .* 1.; start that version"
+                NewerSegment, "newer msgnode .has version 9, .* 2.; start that version"
             ):
                 act(self.directory)
 
         self.assertEqual(data, self.path.read_bytes())
         self.assertFalse((self.directory / "incomplete").exists())
+
+    def test_segments_of_the_version_before_are_read(self) -> None:
+        """
+        A spool from before the version that keeps ids of copies has the same messages; new segments have a
+        version that those releases refuse in words.
+        """
+        self.assertEqual(2, self.whole[7])
+        self.path.write_bytes(self.whole[:7] + b"\x01" + self.whole[8:])
+
+        found = recover(self.directory)
+
+        self.assertEqual(3, len(found[7].kept))
 
     def test_damaged_spool_file_is_moved_aside(self) -> None:
         """

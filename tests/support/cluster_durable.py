@@ -17,7 +17,7 @@ from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.exchange.node_parts import ExchangeOptions
 from msgnode.links.overlay.network import NodeKeys
 from msgnode.links.stream.body import pack, unpack
-from msgnode.links.stream.streams import ACKNOWLEDGED, SEVERAL, Envelope, Outcome, part_of
+from msgnode.links.stream.streams import ACKNOWLEDGED, SEVERAL, UNCONFIRMED, Envelope, Outcome, part_of
 from msgnode.protocol.close_codes import Closing
 from msgnode.service.cluster_sessions import ClusterSessions
 from msgnode.sessions.session import Session
@@ -358,6 +358,7 @@ class DurableWorld:
         self.members: dict[str, DurableMember] = {}
         self.stopped: set[str] = set()
         self.slow: set[tuple[str, str]] = set()  # streams, from and to, whose messages do not arrive now
+        self.unheard: set[tuple[str, str]] = set()  # streams whose acknowledgements do not arrive now
         self.clients: dict[str, RoamingClient] = {}
         self.published: dict[str, list[str]] = {}  # by runtimeURL
         for name in NAMES:
@@ -372,6 +373,16 @@ class DurableWorld:
     def now(self) -> float:
         seconds: float = self.cluster.clock.seconds()
         return seconds
+
+    def give_up(self, of: str, to: str) -> None:
+        """
+        The stream ends what is not acknowledged: it may have been delivered.
+        """
+        wire = self.wires[of, to]
+        while wire:
+            entry = wire.popleft()
+            if entry.done is not None:
+                entry.done(entry.envelope, UNCONFIRMED)
 
     def runs(self, member: DurableMember) -> bool:
         """
@@ -409,6 +420,8 @@ class DurableWorld:
     ) -> None:
         def acknowledge() -> None:
             if self.members.get(target.name) is not target or entry.is_acknowledged:
+                return
+            if (source.name, target.name) in self.unheard:
                 return
             target.node.settle()
             entry.is_acknowledged = True

@@ -7,6 +7,7 @@ at `out`, so that no message goes in circles.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from twisted.internet.defer import Deferred
@@ -16,7 +17,7 @@ from msgnode.cluster.exchange.lookup import MemberLookup
 from msgnode.cluster.exchange.reached_domains import ReachedDomains
 from msgnode.cluster.exchange.receiving import MemberReceiving
 from msgnode.cluster.exchange.sending import MemberSending
-from msgnode.links.exchange.envelopes import MessageIds
+from msgnode.links.exchange.envelopes import IN_PLACE, MessageIds
 from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.exchange.node_parts import NodeParts
 from msgnode.links.exchange.status import TEXTS
@@ -108,7 +109,7 @@ class MemberExchange:
         self._node.join_cluster(self)
         self._node.router.receipts.send_elsewhere = self.send_elsewhere
         self._exchange.receipts.send_elsewhere = self.send_elsewhere
-        self.outgoing.send_elsewhere = self.send_elsewhere
+        self.outgoing.send_elsewhere = partial(self.send_elsewhere, reason=IN_PLACE)
 
     def forward(self, message: Message, session: Session, nodes: tuple[str, ...] | None) -> bool:
         to = message.to
@@ -130,10 +131,10 @@ class MemberExchange:
             raise Rejected(f"{TEXTS['no-path']}: {domain}", 502, "no-path")
         self.send(message, session, node)
 
-    def send_elsewhere(self, message: Message) -> None:
+    def send_elsewhere(self, message: Message, reason: str = "") -> None:
         """
         Sends a receipt or an answer of this node to the member where the session is now that asked; an answer
-        also to another domain. Never raises.
+        also to another domain. `reason` is for the member. Never raises.
         """
         to = message.to
         assert isinstance(to, str)
@@ -145,13 +146,13 @@ class MemberExchange:
         nodes = self.holders(to, False)
         asked = None if nodes else self.ask(to)
         if asked is not None:
-            asked.addCallback(self._follow, message)
+            asked.addCallback(self._follow, message, reason)
         else:
-            self._follow(nodes, message)
+            self._follow(nodes, message, reason)
 
-    def _follow(self, nodes: tuple[str, ...], message: Message) -> None:
+    def _follow(self, nodes: tuple[str, ...], message: Message, reason: str = "") -> None:
         if nodes:
-            self._sending.follow(message, nodes[0])
+            self._sending.follow(message, nodes[0], reason)
 
     # -- what this node holds ------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 from msgnode.bus.receipts import RECEIPT, is_awaited, wants_answer
 from msgnode.cluster.exchange.arrival import MemberArrival
 from msgnode.cluster.exchange.sending import MemberSending
-from msgnode.links.exchange.envelopes import ASKED, COPY, COPY_OF_PUBLICATION, PUBLICATION
+from msgnode.links.exchange.envelopes import ASKED, COPY, COPY_OF_PUBLICATION, IN_PLACE, PUBLICATION
 from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.exchange.node_parts import NodeParts
 from msgnode.links.exchange.receipts import RemoteReceipt
@@ -130,7 +130,7 @@ class MemberReceiving:
         message.log = message.log and envelope.log
         left = max(0, envelope.ttl_millis) / 1000
         message.ttl = left if message.ttl is None else min(message.ttl, left)
-        if not self._exchange.outgoing.awaited.answered(message):
+        if not self._exchange.outgoing.awaited.answered(message, envelope.reason == IN_PLACE):
             self._counts.note(source, "old-answer")
             return None
         if message.from_ == RECEIPT and message.type == "receipt":

@@ -205,11 +205,12 @@ class MemberSending:
             self._counts.note(node, "failed")
             self._failures.note("a message for {node} could not be sent", Failure(), node=node)
 
-    def follow(self, message: Message, node: str) -> None:
+    def follow(self, message: Message, node: str, reason: str = "") -> None:
         """
         Sends a receipt or an answer as it is, to the member where its asker's session is now. Never raises.
         """
         envelope = envelope_of(message, self._ids.next(), self._options)
+        envelope.reason = reason or envelope.reason
         envelope.ttl_millis = int(1000 * self._options.max_wait_seconds)
         try:
             self._streams.send(node, envelope, message.data, is_answer=True)

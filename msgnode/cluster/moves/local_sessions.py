@@ -67,6 +67,7 @@ class LocalSessions:
         self._late: set[bytes] = set()  # not all that was sent has arrived in time
         self._asking: dict[str, list[Release]] = {}  # of these, what is asked for soon, by new holder
         self.most_late = MAX_LATE
+        self.most_copies = MAX_COPIES
         self.given_up = 0  # sessions beyond that, for which late messages were not waited for
         self._released_at: dict[bytes, int] = {}  # the last key at the release
         self._over: dict[str, int] = {}  # handovers to sessions that have left: their last keys
@@ -124,7 +125,7 @@ class LocalSessions:
         overlap = session.mailbox.overlap
         if not isinstance(overlap, SessionOverlap):
             overlap = SessionOverlap(
-                session.mailbox, self._copy_id, lambda: self._collected(session), self._most_copies
+                session.mailbox, self._copy_id, lambda: self._collected(session), self._most_copies_of_one
             )
             session.mailbox.overlap = overlap
             self._overlaps.add(overlap)
@@ -133,8 +134,8 @@ class LocalSessions:
                 overlap.note_early(kept)
         return overlap
 
-    def _most_copies(self) -> int:
-        return MAX_COPIES // len(self._overlaps)
+    def _most_copies_of_one(self) -> int:
+        return max(1, self.most_copies // len(self._overlaps))
 
     def _collected(self, session: Session) -> None:
         """

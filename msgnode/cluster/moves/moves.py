@@ -112,6 +112,7 @@ class Moves:
         random_bytes: Callable[[int], bytes] = os.urandom,
         flushing: Flushing | None = None,
         settled: Callable[[], Deferred[None]] = lambda: succeed(None),
+        most: int = MAX_MOVES,
     ) -> None:
         self.flushing = flushing or Flushing(members, clock)
         self.flushing.send = self._reply
@@ -126,8 +127,8 @@ class Moves:
         self._releasing: set[str] = set()  # names whose release is not on disk yet
         self._unreleased: set[str] = set()  # names whose release could not be written
         self.taking_seconds = 0.0  # of all that were taken
-        self._takes = Takes(members.node, clock, self._reply, MAX_MOVES, self._took)
-        self._arrivals = Arrivals(members.node, holder, self._reply, self._imported, MAX_MOVES, settled)
+        self._takes = Takes(members.node, clock, self._reply, most, self._took)
+        self._arrivals = Arrivals(members.node, holder, self._reply, self._imported, most, settled)
         self._logged: set[str] = set()
         self.introduction = Introduction("", True)  # of this node, to members
         self.introductions: dict[str, Introduction] = {}

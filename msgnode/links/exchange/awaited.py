@@ -60,6 +60,7 @@ class Sent:
         "from_",
         "id",
         "is_answer",
+        "is_moved",
         "log",
         "node",
         "receipt",
@@ -79,6 +80,7 @@ class Sent:
         self.received_at = message.received_at  # 0: before a restart
         self.node, self.until = node, until
         self.acknowledged_at: float | None = None
+        self.is_moved = False  # it was sent by another node of the domain, from which its session came
         self.awaited: Sequence[str]
         if isinstance(message.to, str):
             # A provisional answer has a code below 200, and another one follows it.
@@ -118,6 +120,7 @@ class AwaitedAnswers:
         self._table: FairTable[bytes, tuple[Sent, str]] = FairTable(most)  # each with the address
         self._restarts: BoundedCache[str, float] = BoundedCache(MAX_NODES)  # when nodes began again
         self._told: RecentKeys[bytes] = RecentKeys(LATE_SECONDS, most, seconds)
+        self._answered: RecentKeys[bytes] = RecentKeys(LATE_SECONDS, most, seconds)  # of those that moved
         self._deadlines: Deadlines[bytes] = Deadlines()
 
     def __len__(self) -> int:
@@ -133,6 +136,7 @@ class AwaitedAnswers:
             key = sent.from_, sent.id, to
             digest = digest_of(key)
             self._told.discard(digest)  # the id is used again
+            self._answered.discard(digest)
             evicted = self._table.put(digest, (sent, to), sent.sid, sent.sid, units_of(key))
             self._deadlines.set(digest, sent.until + GRACE_SECONDS)
             for each, oldest in evicted:
@@ -140,16 +144,23 @@ class AwaitedAnswers:
                 dropped.append(oldest)
         return dropped
 
-    def answered(self, message: Message) -> bool:
+    def answered(self, message: Message, in_place: bool = False) -> bool:
         """
-        Notes a response of another domain. False if its request was answered in its place: it comes too late.
+        Notes a response of another node. False if it comes too late: its request was answered in its place,
+        or it is itself `in_place` of an answer that came.
         """
         if isinstance(message.to, str) and message.type.lower() == "response":
             digest = digest_of((message.to, message.id, message.from_))
-            if digest in self._told:
+            if digest in self._told or (in_place and digest in self._answered):
                 return False
-            if self._table.pop(digest) is not None:
+            found = self._table.pop(digest)
+            if found is not None:
                 self._deadlines.discard(digest)
+                found[0].answered(message.from_)
+                if found[0].is_moved:
+                    self._answered.add(digest)
+            if in_place:
+                self._told.add(digest)
         return True
 
     def told(self, sent: Sent, to: str) -> None:
@@ -196,7 +207,7 @@ class AwaitedAnswers:
         )
         message.log = request.log
         sent = Sent(message, sid, False, request.node, self._seconds() + request.left_seconds)
-        sent.acknowledged_at = self._seconds()
+        sent.acknowledged_at, sent.is_moved = self._seconds(), True
         return self.put(sent)
 
     def forget(self, sid: int) -> None:

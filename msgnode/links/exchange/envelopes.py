@@ -20,6 +20,7 @@ from msgnode.sessions.session import Session
 # The kind of a message to another node of this domain, where the node that delivers it gives the receipt.
 ASKED = "asked"
 # The reasons of messages to members.
+IN_PLACE = "in place"  # of the answer to a request of a session that has moved
 COPY = "copy"  # other members have got the message, too
 PUBLICATION = "publication"  # of the home domain of its address, in another domain, for subscribers here
 COPY_OF_PUBLICATION = "copy publication"

@@ -168,3 +168,57 @@ def test_request_that_waits_at_a_dead_node_is_answered_when_that_is_back(world: 
     world.run(OVERDUE_SECONDS)
 
     assert 1 == len(world.ann.codes) + len(world.bob.requests)
+
+
+def test_answer_from_the_recipients_new_node_counts(world: World) -> None:
+    """
+    A sender whose request was answered at the recipient's new node gets no other answer when the stream to
+    the earlier node, which has died before it could acknowledge the request, gives it up.
+    """
+    world.unheard.add((A, C))
+    world.ann.ask(BOB)
+    world.run(0.1)
+    world.kill(C)
+    world.go(world.bob, B)
+    world.bob.answer()
+    world.run(1)
+
+    world.give_up(A, C)
+    world.run(1)
+
+    assert [200] == world.ann.codes
+
+
+def test_answer_at_the_senders_new_node_counts(world: World) -> None:
+    """
+    A sender that moved, and was answered at its new node, gets no other answer when the stream of its earlier
+    node gives the request up.
+    """
+    world.unheard.add((A, C))
+    world.ann.ask(BOB)
+    world.run(0.1)
+    world.go(world.ann, B)
+    world.bob.answer()
+    world.run(1)
+
+    world.give_up(A, C)
+    world.run(1)
+
+    assert [200] == world.ann.codes
+
+
+def test_answer_that_comes_after_the_request_was_given_up_is_too_late(world: World) -> None:
+    """
+    A sender that moved, and was told that nothing is known of its request, does not get the answer later.
+    """
+    world.unheard.add((A, C))
+    world.ann.ask(BOB)
+    world.run(0.1)
+    world.go(world.ann, B)
+    world.give_up(A, C)
+    world.run(1)
+
+    world.bob.answer()
+    world.run(1)
+
+    assert [504] == world.ann.codes

@@ -248,7 +248,7 @@ class InputTests(SynchronousTestCase):
         """
         gate = ReadGate(self.node.clock, Deferred, self.held.hold, self.held.release)
         gate.start()
-        self.cork.before_read = gate.check
+        self.node.call_before_reads(gate.check)
         with self.cork:
             self.tell(1)
         self.assertEqual([1], self.ids())
@@ -259,3 +259,21 @@ class InputTests(SynchronousTestCase):
 
         self.assertFalse(gate.is_open)
         self.assertEqual([], self.ids())
+
+    def test_listeners_may_be_there_before_the_gate_or_after_it(self):
+        """
+        The gate is asked before each read, whether a node's listeners or its cluster were put together first.
+        """
+        asked: list[int] = []
+        for is_gate_first in (True, False):
+            node, cork = MemoryNode(), Cork()
+            if is_gate_first:
+                node.call_before_reads(lambda: asked.append(1))
+            node.use_cork(cork)
+            if not is_gate_first:
+                node.call_before_reads(lambda: asked.append(1))
+
+            with cork:
+                pass
+
+        self.assertEqual([1, 1], asked)
