@@ -24,7 +24,10 @@ from tests.support.poll_runtime import PollRuntime
 from tests.support.runtimes import TCPRuntime, WebSocketRuntime, dumps
 
 ELSEWHERE = IPv4Address("TCP", "203.0.113.9", 4000)
-VIEWER_READS = ("node", "config", "sessions", "connections", "addresses?prefix=x", "refusals", "top", "pools")
+VIEWER_READS = (
+    *("node", "config", "sessions", "connections", "addresses?prefix=x", "refusals", "top", "pools"),
+    "reservations",
+)
 OPERATOR_ACTS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", f"sessions/{url(A)}/kick", {}),
     ("POST", "sessions/kick", {"filter": {"q": "nobody"}}),
@@ -32,6 +35,7 @@ OPERATOR_ACTS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", f"sessions/{url(A)}/expire-token", {}),
     ("POST", "addresses/x/unbind", {}),
     ("POST", "pools/sip:x/take-back", {}),
+    ("POST", "reservations/msgnode-x/take-back", {}),
     ("POST", "bans", {"kind": "runtime", "value": "runtime://x/y"}),
     ("DELETE", "bans/1", {}),
     ("POST", "limits", {"kind": "session", "value": A, "rate_messages": 5}),

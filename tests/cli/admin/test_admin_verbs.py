@@ -33,6 +33,7 @@ class ViewTests(AdminCommandCase):
             (("bans",), "bans"),
             (("limits",), "limits"),
             (("pools",), "leases"),
+            (("reservations",), "reservations"),
             (("memory",), "sessions"),
             (("config",), "keys"),
             (("nodes",), "nodes"),
