@@ -1,5 +1,5 @@
 """
-The commands that documents and help texts show can be typed: their verbs and options exist, and none is missing.
+The commands that documents and help texts show can be typed: verbs and options exist, and none is missing.
 """
 
 import itertools
