@@ -707,6 +707,43 @@ class AuditTests(AdminCase):
             self.assertRefused(answer, 400, "reason")
         self.assertEqual([], self.audit())
 
+    def test_two_operators_act_at_once(self) -> None:
+        """
+        Both orders are done, or the later one is told what changed; the audit log has each with its operator,
+        in one chain.
+        """
+        ann, bob = self.named("operator", "viewer"), self.named("operator")
+
+        def begin(token: str, path: str, **body: Any) -> HTTPClient:
+            http = HTTPClient(self.net, "admin")
+            sent = json.dumps({"reason": REASON, **body}).encode()
+            http.start("POST", f"/api/v1/{path}", sent, Authorization=f"Bearer {token}")
+            return http
+
+        def codes(*both: HTTPClient) -> list[int]:
+            self.net.pump()
+            self.net.advance(1)
+            found = [http.response for http in both]
+            return [response.status for response in found if response is not None]
+
+        kick = f"sessions/{url(A)}/kick"
+        self.assertEqual([200, 200], codes(begin(ann, kick), begin(bob, kick, end=True)))
+        everyone = {"filter": {"q": "runtime:"}}
+        bulk = "sessions/kick?confirm=1"
+        self.assertEqual([200, 200], codes(begin(ann, bulk, **everyone), begin(bob, bulk, **everyone)))
+        ban = {"kind": "runtime", "value": C, "seconds": 60}
+        self.assertEqual([200, 200], codes(begin(ann, "bans", **ban), begin(bob, "bans", **ban)))
+        self.assertEqual([C], [each["value"] for each in self.get("bans")["bans"]])
+        token = {"name": "same", "roles": ["viewer"]}
+        made = codes(begin(self.token, "tokens", **token), begin(self.token, "tokens", **token))
+        self.assertEqual([200, 409], sorted(made))
+
+        lines = [line for line in self.audit() if line["action"] in ("kick", "ban")]
+        done = [(line["who"], line["action"]) for line in lines if line["phase"] == "result"]
+        expected = [(who, act) for act in ("kick", "kick", "ban") for who in ("operator-viewer", "operator")]
+        self.assertEqual(sorted(expected), sorted(done))
+        self.assertEqual([], mistakes(self.state / "audit")[1])
+
     def test_what_cannot_be_audited_is_not_done_unless_it_is_urgent(self) -> None:
         """
         503, and the token stays; a kick is done all the same, and the lines that failed are counted.
