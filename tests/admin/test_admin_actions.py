@@ -22,6 +22,7 @@ from tests.support.admin_case import REASON, A, AdminCase, B, C, url
 from tests.support.http_client import HTTPClient, Response
 from tests.support.poll_runtime import PollRuntime
 from tests.support.runtimes import TCPRuntime, WebSocketRuntime, dumps
+from tests.support.socketio_runtime import SocketPollRuntime, SocketWebSocketRuntime
 
 ELSEWHERE = IPv4Address("TCP", "203.0.113.9", 4000)
 VIEWER_READS = (
@@ -208,6 +209,19 @@ class SessionTests(AdminCase):
         self.assertEqual("away", self.get(f"sessions/{url(A)}")["session"]["state"])
         [row] = self.get("connections?state=closed&by=admin")["connections"]
         self.assertEqual((4410, "removed", A), (row["code"], row["reason"], row["session"]))
+
+    def test_a_kick_is_told_at_every_connector(self) -> None:
+        """
+        A WebSocket by its close code, a line and Socket.IO by a closing object, a poll by status 410.
+        """
+        kinds = (TCPRuntime, WebSocketRuntime, PollRuntime, SocketPollRuntime, SocketWebSocketRuntime)
+        for number, kind in enumerate(kinds):
+            client = kind(self.net, f"runtime://example.org/k{number}").open()
+            self.act(f"sessions/{url(client.url)}/kick")
+            self.net.advance(6)
+            if isinstance(client, PollRuntime):
+                client.send({"id": 2, "type": "update", "from": client.url, "to": B})
+            self.assertEqual(client.closings.get(4410, 4410), client.code, kind)
 
     def test_a_kick_says_when_the_client_came_back(self) -> None:
         """
