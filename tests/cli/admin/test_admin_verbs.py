@@ -60,6 +60,19 @@ class ViewTests(AdminCommandCase):
         wrong = self.run_("sessions", "--columns", "colour", exit_code=2)
         self.assertIn("there are runtime, state", wrong.stderr)
 
+    def test_an_empty_list_has_no_head_and_a_number(self) -> None:
+        """
+        Not the name of a column alone.
+        """
+        for words, text in (
+            (("bans",), "0 bans; 0 clients kept out since the node started\n"),
+            (("limits",), "0 temporary limits\n"),
+            (("token", "list"), "0 named tokens\n"),
+            (("connections", "--closed"), "0 of 0 that match\n"),
+            (("sessions", "nobody"), "0 of 0 that match, of 2 sessions\n"),
+        ):
+            self.assertEqual(text, self.shown(*words), words)
+
     def test_a_view_is_shown_again_until_it_is_interrupted(self) -> None:
         """
         With --watch.
