@@ -27,6 +27,7 @@ from msgnode.admin.endpoints.actions import (
     backup_endpoints,
     ban_endpoints,
     node_endpoints,
+    reservation_endpoints,
     session_endpoints,
     stub_endpoints,
     token_endpoints,
@@ -41,6 +42,7 @@ from msgnode.admin.reads.inspector import Inspector
 from msgnode.admin.reads.series import FILE as HISTORY
 from msgnode.admin.reads.series import History, SeriesQuery, SeriesReport
 from msgnode.admin.reads.top import Top, TopList, TopQuery
+from msgnode.admin.reservations.reservation_actions import ReservationActions
 from msgnode.admin.stubs.stub_actions import StubActions
 from msgnode.node import Node
 from msgnode.policy.administration.commands import PolicyCommands
@@ -77,6 +79,7 @@ class Operations:
         self.audited = audited = Audited(self.audit)
         self._bans = BanActions(self.inspector, audited, None if state is None else state / BANS)
         self._sessions = SessionActions(self.inspector, audited, self._bans)
+        self._reservations = ReservationActions(self.inspector.node, audited)
         self._node = NodeActions(self.inspector, audited, policies)
         self.trail = AuditTrail(self.audit, facts, tokens)
         self.audit.on_entry = self._audited
@@ -129,6 +132,7 @@ class Operations:
                 ADMIN,
             ),
             *session_endpoints(self._sessions),
+            *reservation_endpoints(self._reservations),
             *ban_endpoints(self._bans),
             *node_endpoints(self._node, self._log),
             *token_endpoints(self._tokens),

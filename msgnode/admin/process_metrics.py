@@ -28,7 +28,8 @@ class ProcessFigures:
 
     def __init__(self, proc: str = "/proc") -> None:
         self._own = Path(proc, "self")
-        self._proc = proc
+        self._made = time.monotonic()
+        self._started = 0.0
         self._listed = 0
         self._listed_at = float("-inf")
 
@@ -77,16 +78,24 @@ class ProcessFigures:
 
     def started(self) -> float:
         """
-        When the process started, in seconds since 1970; 0 if that is unknown.
+        When the process started, in seconds since 1970, as the clock said when this was first asked: a clock
+        that is set must not look like a restart.
+        """
+        if not self._started:
+            self._started = time.time() - self._age()
+        return self._started
+
+    def _age(self) -> float:
+        """
+        For how many seconds the process has run. It needs no file but the process's own, for the systemd unit
+        hides all others (`ProcSubset=pid`).
         """
         try:
             stat = (self._own / "stat").read_text()
-            boot = Path(self._proc, "stat").read_text()
-        except OSError:
-            return 0.0
-        ticks = float(stat.rpartition(")")[2].split()[19])
-        since = next((line.split()[1] for line in boot.splitlines() if line.startswith("btime ")), "0")
-        return float(since) + ticks / _TICKS
+            since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
+        except (OSError, AttributeError):  # not on Linux
+            return time.monotonic() - self._made
+        return since_boot - float(stat.rpartition(")")[2].split()[19]) / _TICKS
 
 
 class ProcessCollector(Collector):

@@ -24,6 +24,7 @@ from msgnode.node import Node
 from msgnode.protocol.message import Message
 from msgnode.protocol.peer_address import peer_host
 from msgnode.sessions.session import Session
+from msgnode.transport.endpoints import QuietServerEndpoint
 
 log = Logger()
 
@@ -44,7 +45,9 @@ class Embedded(Registries):
     ) -> None:
         config = node.config
         domain, graph = (
-            UNIXServerEndpoint(reactor, place.socket(name), BACKLOG, 0o600, wantPID=True) if wanted else None
+            QuietServerEndpoint(UNIXServerEndpoint(reactor, place.socket(name), BACKLOG, 0o600, wantPID=True))
+            if wanted
+            else None
             for name, wanted in (
                 (DOMAIN_SOCKET, config.registry.url == "embedded"),
                 (GLOBAL_SOCKET, config.global_registry.url == "embedded"),

@@ -1,5 +1,6 @@
 """
-Client endpoints for HTTP: a base URL becomes connections over TCP, TLS or a UNIX socket.
+Endpoints that log no line of Twisted's, and client endpoints for HTTP: a base URL becomes connections over
+TCP, TLS or a UNIX socket.
 
 Base URLs are `http://`, `https://` and `unix:/path`. Proxies of the environment are not used. Over TLS, the
 certificate must name the host and be signed by a CA in `ca`, or by one that the system trusts.
@@ -10,7 +11,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import HostnameEndpoint, UNIXClientEndpoint
-from twisted.internet.interfaces import IStreamClientEndpoint
+from twisted.internet.interfaces import IProtocolFactory, IStreamClientEndpoint, IStreamServerEndpoint
 from twisted.internet.ssl import (
     PrivateCertificate,
     optionsForClientTLS,
@@ -18,6 +19,7 @@ from twisted.internet.ssl import (
     trustRootFromCertificates,
 )
 from twisted.protocols.tls import TLSMemoryBIOFactory
+from twisted.python.log import callWithContext
 from twisted.web.client import URI, Agent, HTTPConnectionPool
 from twisted.web.iweb import IAgent, IAgentEndpointFactory, IPolicyForHTTPS
 from zope.interface import implementer
@@ -136,3 +138,19 @@ class QuietEndpoint:
         factory.noisy = False
         connected: Deferred[Any] = self._endpoint.connect(factory)
         return connected.addCallback(lambda outer: outer.wrappedProtocol)
+
+
+@implementer(IStreamServerEndpoint)
+class QuietServerEndpoint:
+    """
+    A wrapper around an endpoint that listens without Twisted's line "... starting on ...", which ports log
+    whatever `noisy` says: the caller logs where it listens.
+    """
+
+    def __init__(self, endpoint: IStreamServerEndpoint) -> None:
+        self._endpoint = endpoint
+
+    def listen(self, protocolFactory: IProtocolFactory) -> Deferred[Any]:
+        # Observers do not write events without a text.
+        listening: Deferred[Any] = callWithContext({"log_format": ""}, self._endpoint.listen, protocolFactory)
+        return listening

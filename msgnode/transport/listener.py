@@ -13,6 +13,7 @@ from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
 from msgnode.config.schema import ConfigError, Listen
+from msgnode.transport.endpoints import QuietServerEndpoint
 from msgnode.transport.sockets import SharedPorts, address_name, keep_alive
 from msgnode.transport.tls import as_table, over_tls
 
@@ -56,7 +57,7 @@ class Listener(StreamServerEndpointService):
             raise ConfigError(f"{listen.kind}: {found}") from why
         if table.endpoint.startswith("ssl:"):
             log.warn("{kind}: {endpoint}: {what}", kind=listen.kind, endpoint=listen.endpoint, what=READ_ONCE)
-        super().__init__(endpoint, self.tls or factory)
+        super().__init__(QuietServerEndpoint(endpoint), self.tls or factory)
 
     def hold(self) -> None:
         """

@@ -22,9 +22,13 @@ from tests.support.admin_case import REASON, A, AdminCase, B, C, url
 from tests.support.http_client import HTTPClient, Response
 from tests.support.poll_runtime import PollRuntime
 from tests.support.runtimes import TCPRuntime, WebSocketRuntime, dumps
+from tests.support.socketio_runtime import SocketPollRuntime, SocketWebSocketRuntime
 
 ELSEWHERE = IPv4Address("TCP", "203.0.113.9", 4000)
-VIEWER_READS = ("node", "config", "sessions", "connections", "addresses?prefix=x", "refusals", "top", "pools")
+VIEWER_READS = (
+    *("node", "config", "sessions", "connections", "addresses?prefix=x", "refusals", "top", "pools"),
+    "reservations",
+)
 OPERATOR_ACTS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", f"sessions/{url(A)}/kick", {}),
     ("POST", "sessions/kick", {"filter": {"q": "nobody"}}),
@@ -32,6 +36,7 @@ OPERATOR_ACTS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", f"sessions/{url(A)}/expire-token", {}),
     ("POST", "addresses/x/unbind", {}),
     ("POST", "pools/sip:x/take-back", {}),
+    ("POST", "reservations/msgnode-x/take-back", {}),
     ("POST", "bans", {"kind": "runtime", "value": "runtime://x/y"}),
     ("DELETE", "bans/1", {}),
     ("POST", "limits", {"kind": "session", "value": A, "rate_messages": 5}),
@@ -204,6 +209,19 @@ class SessionTests(AdminCase):
         self.assertEqual("away", self.get(f"sessions/{url(A)}")["session"]["state"])
         [row] = self.get("connections?state=closed&by=admin")["connections"]
         self.assertEqual((4410, "removed", A), (row["code"], row["reason"], row["session"]))
+
+    def test_a_kick_is_told_at_every_connector(self) -> None:
+        """
+        A WebSocket by its close code, a line and Socket.IO by a closing object, a poll by status 410.
+        """
+        kinds = (TCPRuntime, WebSocketRuntime, PollRuntime, SocketPollRuntime, SocketWebSocketRuntime)
+        for number, kind in enumerate(kinds):
+            client = kind(self.net, f"runtime://example.org/k{number}").open()
+            self.act(f"sessions/{url(client.url)}/kick")
+            self.net.advance(6)
+            if isinstance(client, PollRuntime):
+                client.send({"id": 2, "type": "update", "from": client.url, "to": B})
+            self.assertEqual(client.closings.get(4410, 4410), client.code, kind)
 
     def test_a_kick_says_when_the_client_came_back(self) -> None:
         """
@@ -702,6 +720,43 @@ class AuditTests(AdminCase):
             answer = self.request("POST", f"sessions/{url(A)}/kick", body)
             self.assertRefused(answer, 400, "reason")
         self.assertEqual([], self.audit())
+
+    def test_two_operators_act_at_once(self) -> None:
+        """
+        Both orders are done, or the later one is told what changed; the audit log has each with its operator,
+        in one chain.
+        """
+        ann, bob = self.named("operator", "viewer"), self.named("operator")
+
+        def begin(token: str, path: str, **body: Any) -> HTTPClient:
+            http = HTTPClient(self.net, "admin")
+            sent = json.dumps({"reason": REASON, **body}).encode()
+            http.start("POST", f"/api/v1/{path}", sent, Authorization=f"Bearer {token}")
+            return http
+
+        def codes(*both: HTTPClient) -> list[int]:
+            self.net.pump()
+            self.net.advance(1)
+            found = [http.response for http in both]
+            return [response.status for response in found if response is not None]
+
+        kick = f"sessions/{url(A)}/kick"
+        self.assertEqual([200, 200], codes(begin(ann, kick), begin(bob, kick, end=True)))
+        everyone = {"filter": {"q": "runtime:"}}
+        bulk = "sessions/kick?confirm=1"
+        self.assertEqual([200, 200], codes(begin(ann, bulk, **everyone), begin(bob, bulk, **everyone)))
+        ban = {"kind": "runtime", "value": C, "seconds": 60}
+        self.assertEqual([200, 200], codes(begin(ann, "bans", **ban), begin(bob, "bans", **ban)))
+        self.assertEqual([C], [each["value"] for each in self.get("bans")["bans"]])
+        token = {"name": "same", "roles": ["viewer"]}
+        made = codes(begin(self.token, "tokens", **token), begin(self.token, "tokens", **token))
+        self.assertEqual([200, 409], sorted(made))
+
+        lines = [line for line in self.audit() if line["action"] in ("kick", "ban")]
+        done = [(line["who"], line["action"]) for line in lines if line["phase"] == "result"]
+        expected = [(who, act) for act in ("kick", "kick", "ban") for who in ("operator-viewer", "operator")]
+        self.assertEqual(sorted(expected), sorted(done))
+        self.assertEqual([], mistakes(self.state / "audit")[1])
 
     def test_what_cannot_be_audited_is_not_done_unless_it_is_urgent(self) -> None:
         """

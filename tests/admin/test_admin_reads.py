@@ -10,14 +10,12 @@ import twisted
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.reads.config_report import without_secrets
 from msgnode.admin.reads.session_list import KEYS
-from msgnode.protocol.errors import Rejected
 from msgnode.sessions.principal import Principal
 from tests.support.admin_case import A, AdminCase, B, C, url
 from tests.support.made_policies import rule, use
 from tests.support.poll_runtime import PollRuntime
-from tests.support.runtimes import WebSocketRuntime, dumps
-
-ROOM = "comm://example.org/room"
+from tests.support.registry_entries import ROOM, FakeRegistry
+from tests.support.runtimes import TCPRuntime, WebSocketRuntime, dumps
 
 
 class SessionTests(AdminCase):
@@ -44,6 +42,41 @@ class SessionTests(AdminCase):
         self.assertEqual((1, 0), (first["in_messages"], first["out_messages"]))
         self.assertEqual((0, 1), (second["in_messages"], second["out_messages"]))
         self.assertEqual(first["in_bytes"], second["out_bytes"])
+
+    def test_a_session_with_an_older_connection_is_superseding(self) -> None:
+        """
+        Until the older one is closed; the list of connections says which is current.
+        """
+        newer = TCPRuntime(self.net, A)
+        newer.token = self.device.token
+        newer.reopen()
+
+        [row] = self.get("sessions?state=superseding")["sessions"]
+        self.assertEqual((A, 1), (row["runtime"], row["reconnects_1h"]))
+        of_a = [row for row in self.get("connections")["connections"] if row["session"] == A]
+        self.assertEqual([True, False], [row["is_current"] for row in of_a])
+        body = {"from": A, "to": A, "type": "update"}
+        self.assertEqual("delivered", self.request("POST", "probe", body).json()["outcome"])
+
+        self.device.drop()
+
+        self.assertEqual([], self.get("sessions?state=superseding")["sessions"])
+        self.assertEqual("attached", self.get(f"sessions/{url(A)}")["session"]["state"])
+
+    def test_a_client_that_resumes_elsewhere_closes_its_older_connection(self) -> None:
+        """
+        With the reason superseded, by the node.
+        """
+        older = TCPRuntime(self.net, C)
+        older.session("open", **{"from": C}, body={"resume": True})
+        newer = TCPRuntime(self.net, C)
+        newer.token = older.token
+        newer.reopen()
+        self.net.advance(5)
+
+        [row] = self.get("connections?state=closed&code=4409")["connections"]
+
+        self.assertEqual((C, "superseded", "node"), (row["session"], row["reason"], row["by"]))
 
     def test_sessions_are_filtered(self) -> None:
         """
@@ -331,19 +364,6 @@ class AddressTests(AdminCase):
         self.assertRefused(self.request("GET", "addresses"), 400, "prefix")
 
 
-class FakeRegistry:
-    """
-    The registry of one entry, which does not answer about what is broken.
-    """
-
-    async def find(self, resource: str, deadline: float | None = None) -> dict[str, Any]:
-        if "broken" in resource:
-            raise Rejected("no answer", 504, "back-end")
-        if resource == ROOM:
-            return {"code": 200, "value": {ROOM: {"status": "live"}}}
-        return {"code": 404, "description": "Not Found"}
-
-
 class RefusalTests(AdminCase):
     """
     `refusals`
@@ -451,6 +471,7 @@ class NodeTests(AdminCase):
         self.assertEqual("***", without_secrets("cluster.password", "hush"))
         self.assertEqual("", without_secrets("cluster.password", ""))
         self.assertEqual(["nats://***@h:1"], without_secrets("cluster.url", ["nats://u:hush@h:1"]))
+        self.assertEqual("https://***@h/a@b", without_secrets("policy.source", "https://u:hush@h/a@b"))
         self.assertEqual(
             [{"client_secret": "***", "issuer": "https://x"}],
             without_secrets("identity.providers", [{"client_secret": "hush", "issuer": "https://x"}]),

@@ -3,6 +3,7 @@
 """
 
 import gzip
+import os
 import time
 from typing import Any
 
@@ -10,6 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode import __version__
+from msgnode.admin.process_metrics import ProcessFigures
+from tests.support.fakes import directory
 from tests.support.http_client import HTTPClient
 from tests.support.network import Network
 from tests.support.poll_runtime import PollRuntime
@@ -208,6 +211,21 @@ class MetricsTests(SynchronousTestCase):
         self.assertMetrics(config_last_reload_successful=1, draining=0)
         limit = "msgnode_limit{limits.sessions}"
         self.assertEqual(self.net.node.config.limits.sessions, found[limit])
+
+    def test_a_process_that_sees_its_own_files_only_knows_its_start(self) -> None:
+        """
+        As under the systemd unit, which hides /proc/stat; and the start does not move.
+        """
+        hidden = directory(self)
+        (hidden / "self").symlink_to(f"/proc/{os.getpid()}")
+
+        figures, plain = ProcessFigures(str(hidden)), ProcessFigures()
+
+        self.assertLess(abs(plain.started() - figures.started()), 5)
+        self.assertEqual(figures.started(), figures.started())
+        self.assertGreater(figures.started(), time.time() - 86400)
+        self.assertGreater(figures.memory()[1], 1_000_000)
+        self.assertGreater(figures.open_fds(), 0)
 
     def test_openmetrics_and_gzip_are_given_to_clients_that_accept_them(self) -> None:
         """

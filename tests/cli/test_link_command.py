@@ -56,6 +56,29 @@ class CommandCase(SynchronousTestCase):
         return json.loads(self.shown(f"{line} --json", exit_code))
 
 
+class DryRunTests(CommandCase):
+    """
+    `--dry-run` of orders
+    """
+
+    def test_each_order_says_what_it_would_hit_and_does_nothing(self) -> None:
+        """
+        A dry run needs a reason, as the order does, and asks nothing.
+        """
+        before = self.json("link ls")
+        for verb in ("ban", "pause", "resume", "drain"):
+            text = self.run_(f"link {verb} b.example --dry-run --reason tried").stdout
+            self.assertEqual(f"this would {verb} 1 domain:\n  b.example\n", text)
+        text = self.run_("link forget b.example --dry-run --reason tried").stdout
+        self.assertRegex(text, r"this would drop [0-9,]+ messages? for b\.example")
+        self.assertEqual(before, self.json("link ls"))
+        found = self.json("link forget b.example --dry-run --reason tried")
+        self.assertTrue(found["dry_run"])
+        self.assertIn("--reason", self.run_("link ban b.example --dry-run", exit_code=2).stderr)
+        wrong = self.run_("link pause x.example --dry-run --reason tried", exit_code=1)
+        self.assertIn("x.example", wrong.stderr)
+
+
 class LinkTests(CommandCase):
     """
     `msgnode link`

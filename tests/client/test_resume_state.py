@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.client import CannotConnect, Closed, Full, Refused
 from msgnode.client import connection as connection_module
+from msgnode.protocol.close_codes import REMOVED, Closing
 from tests.support.network import Network
 from tests.support.programs import Program
 
@@ -258,8 +259,6 @@ class ResumeSuite:
         """
         A node that stops says when to come back; the client does not come sooner.
         """
-        from msgnode.protocol.close_codes import Closing
-
         session = self.net.node.sessions.get(self.b.runtime)
         session.connection.lose(Closing(1001, "going away", 9))
         self.net.advance(8)
@@ -281,6 +280,21 @@ class ResumeSuite:
         self.assertEqual(1, self.b.endpoint.attempts)
         self.assertEqual(4409, self.failureResultOf(asked, Closed).value.code)
         with self.assertRaisesRegex(Closed, "the node closed the session: 4409 superseded"):
+            self.b.publish(NEWS)
+
+    def test_client_that_an_operator_removed(self: Any) -> None:
+        """
+        A client that is removed for good stays away; one that is given a time comes back then.
+        """
+        for removed in (REMOVED._replace(retry_after=9), REMOVED):
+            session = self.net.node.sessions.get(self.b.runtime)
+            session.connection.lose(removed)
+            self.net.advance(8)
+            self.assertFalse(self.b.is_open)
+            self.net.advance(60)
+            self.assertEqual(removed.retry_after is not None, self.b.is_open)
+
+        with self.assertRaisesRegex(Closed, "the node closed the session: 4410 .*removed"):
             self.b.publish(NEWS)
 
     def test_refused_name(self: Any) -> None:

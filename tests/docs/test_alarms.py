@@ -6,17 +6,13 @@ in the runbook.
 import itertools
 import json
 import re
-import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
-from msgnode.cli.main import main
 from tests.docs.test_docs import rows
 from tests.support.examples import TOP
 
@@ -87,25 +83,6 @@ def test_every_alarm_has_its_chapter_in_the_runbook() -> None:
     assert set(alarms()) <= set(re.findall(r"alertname: (\w+)\n +exp_alerts", TESTS.read_text()))
     for part in re.split(r"^## ", RUNBOOK, flags=re.M)[1:]:
         assert re.search(r"^    \S", part, re.M), part
-
-
-def commands() -> Iterator[list[str]]:
-    for line in re.findall(r"^    (msgnode .*)$", RUNBOOK, re.M):
-        yield shlex.split(line, comments=True)[1:]
-
-
-@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
-def test_a_command_of_the_runbook_can_be_typed(words: list[str]) -> None:
-    """
-    Its verb and its options exist.
-    """
-    command: click.Command = main
-    context = click.Context(main, info_name="msgnode")
-    while isinstance(command, click.Group):
-        found = command.get_command(context, words.pop(0))
-        assert found is not None
-        command = found
-    command.make_context(command.name, words, parent=context, resilient_parsing=False)
 
 
 @needs_promtool

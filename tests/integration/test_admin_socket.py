@@ -2,6 +2,7 @@
 `msgnode admin` over a UNIX socket, and over TLS with a certificate of one's own.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.integration.process import PATIENCE, NodeProcess
+from tests.integration.process import PATIENCE, Lines, NodeProcess
 from tests.support.authority import Authority
 
 
@@ -69,5 +70,25 @@ def test_over_tls_a_context_names_the_certificate(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, "")
         assert "certificate ends in 24 h" in done.stdout
     finally:
+        node.process.send_signal(signal.SIGTERM)
+        node.process.wait(30)
+
+
+def test_each_listener_counts_its_connections() -> None:
+    """
+    Clients on a line are counted at the listener for lines, and at no other.
+    """
+    node = NodeProcess()
+    clients = [Lines(node.ports["line"], f"runtime://localhost/{number}") for number in range(2)]
+    try:
+        done = admin(node, "status", "--json", "--admin", f"http://127.0.0.1:{node.ports['admin']}")
+        listeners = {each["kind"]: each for each in json.loads(done.stdout)["listeners"]}
+        assert {"line": 2, "web": 0, "admin": None} == {
+            kind: each["connections"] for kind, each in listeners.items()
+        }
+        assert str(node.ports["line"]) in listeners["line"]["where"]
+    finally:
+        for client in clients:
+            client.close()
         node.process.send_signal(signal.SIGTERM)
         node.process.wait(30)

@@ -19,7 +19,7 @@ test('it waits as long as the node asks, and stays away where coming back is use
   assert.equal(wait(1006, ''), 0);
   assert.equal(wait(1001, ''), 0);
   assert.equal(wait(1009, 'too long'), 0);
-  for (const [code, reason] of [[1000, 'closed'], [1003, 'text only'], [4403, 'refused'], [4409, 'superseded']]) {
+  for (const [code, reason] of [[1000, 'closed'], [1003, 'text only'], [4403, 'refused'], [4409, 'superseded'], [4410, 'removed']]) {
     assert.equal(wait(code, reason), null);
   }
 });

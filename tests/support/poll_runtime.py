@@ -22,7 +22,7 @@ class PollRuntime(Runtime):
     A client with nothing but HTTP: as soon as one GET is answered, the next is on its way.
     """
 
-    closings = {1000: 401, 1001: 503, 1013: 503, 4403: 403, 4413: 503, 1009: 413}
+    closings = {4410: 410, 1000: 401, 1001: 503, 1013: 503, 4403: 403, 4413: 503, 1009: 413}
 
     answer: Response | None = None  # to the last POST
 

@@ -2,14 +2,19 @@
 Listening ports as services.
 """
 
+import io
 import socket
 from typing import Any
 
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import globalLogPublisher
+from twisted.python import log
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.schema import Listen
+from msgnode.service.process.log_format import make_observer
+from msgnode.structures.log_levels import LogLevels
 from msgnode.transport.listener import Listener
 
 
@@ -43,6 +48,16 @@ class Reactor(MemoryReactorClock):
         return port
 
 
+class TalkingReactor(Reactor):
+    """
+    A reactor whose ports log, as those of Twisted do.
+    """
+
+    def listenTCP(self, *args: Any, **more: Any) -> Any:
+        log.msg("Factory starting on 9091")
+        return super().listenTCP(*args, **more)
+
+
 class ListenerTests(SynchronousTestCase):
     """
     A listener in memory.
@@ -72,3 +87,20 @@ class ListenerTests(SynchronousTestCase):
         self.listen(Reactor(listening))
 
         self.assertEqual(1, listening.options[socket.SOL_SOCKET, socket.SO_KEEPALIVE])
+
+    def test_the_log_has_one_line_of_a_port(self) -> None:
+        """
+        Its own, with the address; neither the text nor the JSON log has Twisted's line with the name of the
+        factory.
+        """
+        text, lines = io.StringIO(), io.StringIO()
+        for format, output in (("text", text), ("json", lines)):
+            observer = make_observer(format, LogLevels("debug"), output)
+            globalLogPublisher.addObserver(observer)
+            self.addCleanup(globalLogPublisher.removeObserver, observer)
+
+        self.listen(TalkingReactor())
+
+        for output in (text, lines):
+            [line] = output.getvalue().splitlines()
+            self.assertIn("line: listening on", line)

@@ -181,7 +181,8 @@ class NodeActions(Service):
         elif address.is_of_node:
             report.outcome, report.text = "answered", "the node itself answers"
         elif ready:
-            report.outcome, report.text = "delivered", f"{len(ready)} sessions would get it now"
+            sessions = "1 session" if len(ready) == 1 else f"{len(ready)} sessions"
+            report.outcome, report.text = "delivered", f"{sessions} would get it now"
         elif address.hearers:
             report.outcome, report.text = (
                 "waiting",

@@ -24,6 +24,7 @@ from msgnode.admin.actions.trace_actions import TraceActions, TraceList, TraceRe
 from msgnode.admin.api.endpoint import EVERY_NODE, HOLDER, Call, Endpoint, Reason
 from msgnode.admin.backup_api import BackupActions, BackupList
 from msgnode.admin.endpoints.reads import read
+from msgnode.admin.reservations.reservation_actions import ReservationActions
 from msgnode.admin.stubs.stub_actions import ACTIONS, StubActions, StubList
 
 
@@ -85,6 +86,14 @@ def session_endpoints(sessions: SessionActions) -> list[Endpoint]:
             reach=HOLDER,
         ),
     ]
+
+
+def reservation_endpoints(reservations: ReservationActions) -> list[Endpoint]:
+    """
+    The actions on reservations of relay bandwidth.
+    """
+    summary = "Take a reservation of relay bandwidth back from its session."
+    return [action("reservations/{id}/take-back", summary, reservations.take_back, reach=HOLDER)]
 
 
 def ban_endpoints(bans: BanActions) -> list[Endpoint]:

@@ -28,6 +28,7 @@ from msgnode.admin.reads.pools import PoolQuery, PoolReport, report_pools
 from msgnode.admin.reads.refusal_list import RefusalList, RefusalQuery, list_refusals
 from msgnode.admin.reads.session_list import SessionList, SessionQuery, list_sessions
 from msgnode.admin.reads.session_report import AddressPage, SessionReport, report_session
+from msgnode.admin.reservations.reservation_list import ReservationList, ReservationQuery, list_reservations
 
 
 def read(
@@ -91,6 +92,13 @@ def node_reads(inspector: Inspector) -> list[Endpoint]:
         ),
         read("refusals", "Refused and dropped messages.", of(list_refusals), RefusalList, RefusalQuery),
         read("pools", "Pools of addresses, and their leases.", of(report_pools), PoolReport, PoolQuery),
+        read(
+            "reservations",
+            "Reservations of relay bandwidth at the embedded QoS broker.",
+            of(list_reservations),
+            ReservationList,
+            ReservationQuery,
+        ),
         read("registry", "Entries of the domain registry.", of(list_entries), RegistryReport, RegistryQuery),
         read("memory", "Memory by owner.", lambda call: report_memory(inspector), MemoryReport),
         read("nodes", "The nodes of the domain.", lambda call: list_nodes(inspector), NodeList),

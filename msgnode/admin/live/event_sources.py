@@ -9,6 +9,7 @@ from typing import Any
 
 from msgnode.admin.live.event_ring import EventRing
 from msgnode.admin.node_facts import NodeFacts
+from msgnode.admin.reads.remedies import remedy
 from msgnode.node import Node
 from msgnode.protocol.close_codes import SLOW
 from msgnode.sessions.history.connection_records import ConnectionRecord
@@ -107,6 +108,7 @@ def refusal_fields(refusal: Refusal) -> dict[str, Any]:
         "reason": refusal.reason,
         "text": refusal.text,
         "outcome": refusal.outcome,
+        "remedy": remedy(refusal),
         "rule": refusal.rule,
         "session": refusal.session,
         "user": refusal.user,

@@ -82,6 +82,10 @@ def _take_back(form: Form) -> Order:
     return Order(["pools", form.get("address", ""), "take-back"], "the address is free")
 
 
+def _take_back_reservation(form: Form) -> Order:
+    return Order(["reservations", form.get("id", ""), "take-back"], "the reservation has ended")
+
+
 def _trace(form: Form) -> Order:
     key = form.get("key", "")
     if key not in KEYS:
@@ -107,6 +111,7 @@ ORDERS: dict[str, Callable[[Form], Order]] = {
     "unlimit": lambda form: Order(["limits", form.get("id", "")], "the limit is lifted", verb="DELETE"),
     "unbind": _unbind,
     "take-back": _take_back,
+    "take-back-reservation": _take_back_reservation,
     "trace": _trace,
     "stop-trace": lambda form: Order(["traces", form.get("id", ""), "stop"], "the trace is stopped"),
     "delete-trace": lambda form: Order(["traces", form.get("id", "")], "the trace is deleted", verb="DELETE"),

@@ -32,7 +32,7 @@ class NetworkViews:
 
     def addresses(self, visit: Visit) -> Any:
         """
-        The hearers of an address, the addresses that begin with a text, or the pools.
+        The hearers of an address, the addresses that begin with a text, or the pools and reservations.
         """
         address, prefix = visit.query.get("address", ""), visit.query.get("prefix", "")
         context: dict[str, Any] = {
@@ -41,6 +41,7 @@ class NetworkViews:
             "report": None,
             "found": None,
             "pools": None,
+            "reservations": None,
             "may_act": visit.may("operator"),
         }
         if address:
@@ -50,8 +51,20 @@ class NetworkViews:
             cursor = visit.query.get("cursor", "0")
             asked = self._get(visit, "addresses", prefix=prefix, limit="100", cursor=cursor)
             return asked.addCallback(lambda found: ("addresses.html", {**context, "found": found}))
-        asked = self._get(visit, "pools", limit="100")
-        return asked.addCallback(lambda found: ("addresses.html", {**context, "pools": found}))
+        both = gatherResults(
+            [
+                self._get(visit, "pools", limit="100"),
+                self._get(visit, "reservations", limit="100", cursor=visit.query.get("reservation", "")),
+            ],
+            consumeErrors=True,
+        )
+        both.addErrback(first_failure)
+
+        def shown(found: list[Any]) -> Shown:
+            pools, reservations = found
+            return "addresses.html", {**context, "pools": pools, "reservations": reservations}
+
+        return both.addCallback(shown)
 
     def nodes(self, visit: Visit) -> Deferred[Shown]:
         """

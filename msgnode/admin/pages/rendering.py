@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, Undefined
 from markupsafe import Markup, escape
 
+from msgnode.structures.bit_rates import bits
 from msgnode.structures.log_limits import printable
 
 HERE = Path(__file__).parent
@@ -169,6 +170,7 @@ class Renderer:
         self._templates.filters |= {
             "number": number,
             "size": size,
+            "bits": bits,
             "duration": duration,
             "clock": clock,
             "spark": spark,

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from msgnode.admin.reads.inspector import Inspector
+from msgnode.structures.url_masking import HIDDEN, masked
 
-HIDDEN = "***"
 SECRETS = ("secret", "password", "token")
 FILES = ("turn_secret_file", "cli_password_file")
 NOT_SECRET = ("message_token", "takeover", "client_secret_file", "token_file", "token_keys_file", *FILES)
@@ -81,7 +81,7 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 def without_secrets(key: str, value: Any) -> Any:
     """
-    The value, or *** in the place of each secret in it; of URLs the password is left out.
+    The value, with *** in the place of each secret in it, also of those in URLs.
     """
     name = key.rpartition(".")[2]
     if name not in NOT_SECRET and any(word in name for word in SECRETS) and isinstance(value, str):
@@ -90,9 +90,4 @@ def without_secrets(key: str, value: Any) -> Any:
         return {each: without_secrets(each, inner) for each, inner in value.items()}
     if isinstance(value, list):
         return [without_secrets(key, inner) for inner in value]
-    if isinstance(value, str) and "://" in value:
-        scheme, _, rest = value.partition("://")
-        user, at, place = rest.rpartition("@")
-        if at and "/" not in user:
-            return f"{scheme}://{HIDDEN}@{place}"
-    return value
+    return masked(value) if isinstance(value, str) else value

@@ -12,6 +12,7 @@ import msgspec
 from msgnode.admin.health import sessions_by_state
 from msgnode.admin.reads.inspector import Inspector
 from msgnode.bus.components import BackEnd
+from msgnode.structures.url_masking import masked
 
 # From these on something is a trouble.
 EXPIRY_WARNING_SECONDS = 14 * 86400.0  # before the end of a certificate
@@ -282,7 +283,7 @@ def _back_end(back_end: BackEnd, inspector: Inspector) -> BackEndRow:
     took = sorted(back_end.latest)
     return BackEndRow(
         back_end.name,
-        back_end.url,
+        masked(back_end.url),
         state,
         round(inspector.wall_of(back_end.since), 3),
         back_end.under_way,

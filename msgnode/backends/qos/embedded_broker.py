@@ -10,8 +10,9 @@ from msgnode.backends.qos.coturn import credentials
 from msgnode.backends.qos.reservation import Reservation, Wanted, session_and_parties, wanted
 from msgnode.backends.qos.reservations import Reservations
 from msgnode.config.sections import QoSOptions
+from msgnode.protocol.close_codes import REMOVED
 from msgnode.protocol.errors import NotOffered, Rejected
-from msgnode.protocol.message import Message
+from msgnode.protocol.message import Message, compose
 from msgnode.sessions.session import Session
 
 RESERVATION = "/reservation"
@@ -35,6 +36,7 @@ class EmbeddedBroker:
         self._options = options
         self._reservations = reservations
         self._secret = secret
+        reservations.on_taken = self._notify
 
     def respond(self, message: Message, session: Session) -> Message | Deferred[Message]:
         fields = message.fields()
@@ -73,6 +75,13 @@ class EmbeddedBroker:
         if not isinstance(id, str):
             raise Rejected("'value.id' must be the id of a reservation")
         return id
+
+    def _notify(self, session: Session, taken: Reservation) -> None:
+        """
+        Tells a session that an operator took its reservation back.
+        """
+        body = {"resource": f"{RESERVATION}/{taken.id}", "reason": REMOVED.word}
+        session.deliver(compose(0, "delete", self.addresses[-1], session.runtime, body))
 
     async def _create(self, message: Message, value: dict[str, Any], session: Session) -> Message:
         application, parties = session_and_parties(value)

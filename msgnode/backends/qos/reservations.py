@@ -53,6 +53,10 @@ class Conflict(Rejected):
         return {**super().body(), "left": self.left}
 
 
+def _ignore_notice(session: Session, taken: Reservation) -> None:
+    pass
+
+
 class Reservations(Service):
     """
     The reservations by id. `find` finds a session by its runtimeURL; `wall` is the time of day.
@@ -69,6 +73,7 @@ class Reservations(Service):
         run: Callable[..., Deferred[Any]] = maybeDeferred,
     ) -> None:
         self.failures = 0  # of the relay's command line
+        self.on_taken: Callable[[Session, Reservation], object] = _ignore_notice
         self._options = options
         self._relay = relay
         self._find = find
@@ -151,6 +156,9 @@ class Reservations(Service):
 
     # -- reservations --------------------------------------------------------------
 
+    def find(self, id: str) -> Reservation | None:
+        return self._granted.get(id)
+
     def of(self, session: Session) -> Iterator[Reservation]:
         return (each for each in self._granted.values() if each.belongs_to(session))
 
@@ -201,10 +209,12 @@ class Reservations(Service):
         except Rejected:
             if before is None:
                 self._end(made)
-            else:
+            elif made.id in self._granted:
                 self._granted[made.id] = before
                 self._set_timer(before)
             raise
+        if made.id not in self._granted:
+            raise Rejected(f"reservation {made.id!r} has ended meanwhile"[:200], 404)
 
     def _set_timer(self, made: Reservation) -> None:
         timer = self._timers.pop(made.id, None)
@@ -218,6 +228,17 @@ class Reservations(Service):
         """
         await self._end(found)
 
+    async def take_back(self, found: Reservation) -> str:
+        """
+        Ends a reservation for an operator, and notifies its session. Returns why the relay may still carry
+        packets of it, or "".
+        """
+        session = self._find(found.runtime)
+        failure = await self._end(found)
+        if session is not None and not session.ended and found.belongs_to(session):
+            self.on_taken(session, found)
+        return failure
+
     def ended(self, session: Session) -> None:
         """
         Ends the reservations of a session that has ended.
@@ -225,7 +246,7 @@ class Reservations(Service):
         for each in [each for each in self._granted.values() if each.runtime == session.runtime]:
             self._end(each)
 
-    def _end(self, made: Reservation) -> Deferred[None]:
+    def _end(self, made: Reservation) -> Deferred[str]:
         self._granted.pop(made.id, None)
         timer = self._timers.pop(made.id, None)
         if timer is not None and timer.active():
@@ -236,24 +257,29 @@ class Reservations(Service):
 
     # -- the relay -----------------------------------------------------------------
 
-    def _cut(self, id: str) -> Deferred[None]:
+    def _cut(self, id: str) -> Deferred[str]:
+        """
+        Fires with why its sessions could not be cancelled now, or "".
+        """
         done = Deferred.fromCoroutine(self._cancel(id))
         return done.addErrback(self._failed)
 
-    async def _cancel(self, id: str) -> None:
+    async def _cancel(self, id: str) -> str:
         of_it = [each for each in await self._relay.sessions(id) if each.user.endswith(f":{id}")]
         await self._relay.cancel(of_it)
         self.failures = 0
+        return ""
 
-    def _failed(self, why: Any) -> None:
+    def _failed(self, why: Any) -> str:
         self.failures += 1
         if self.failures == 1:
             log.error(
                 "the sessions of a reservation at the TURN server cannot be ended: {why}",
                 why=why.getErrorMessage(),
             )
+        return str(why.getErrorMessage())
 
-    def _sweep(self) -> Deferred[None]:
+    def _sweep(self) -> Deferred[Any]:
         """
         Cancels what was relayed again with the credentials of a reservation that has ended.
         """

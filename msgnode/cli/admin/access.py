@@ -96,7 +96,8 @@ def bans(view: View) -> None:
 
     def draw(found: Any) -> list[str]:
         refused = f"{count(found['refused'], 'client')} kept out since the node started"
-        return [*view.table(found["bans"], BANS), *view.below(refused)]
+        bans = count(len(found["bans"]), "ban")
+        return [*view.table(found["bans"], BANS), *view.below(f"{bans}; {refused}")]
 
     view.show(draw, "bans")
 
@@ -154,7 +155,12 @@ def limits(view: View) -> None:
     """
     List the temporary limits.
     """
-    view.show(lambda found: view.table(found["limits"], LIMITS), "limits")
+
+    def draw(found: Any) -> list[str]:
+        number = count(len(found["limits"]), "temporary limit")
+        return [*view.table(found["limits"], LIMITS), *view.below(number)]
+
+    view.show(draw, "limits")
 
 
 @click.group(short_help="Make, list and revoke tokens of operators.")
@@ -196,7 +202,12 @@ def list_(view: View) -> None:
     """
     List the tokens, without their text, which the node does not know.
     """
-    view.show(lambda found: view.table(found["tokens"], TOKENS), "tokens")
+
+    def draw(found: Any) -> list[str]:
+        number = count(len(found["tokens"]), "named token")
+        return [*view.table(found["tokens"], TOKENS), *view.below(number)]
+
+    view.show(draw, "tokens")
 
 
 @token.command(short_help="Make a token void.")

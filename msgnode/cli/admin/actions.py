@@ -182,14 +182,21 @@ def unbind(client: AdminClient, address: str, session: str, reason: str, dry_run
     tell(client, "unbind", do(client, "addresses", address, "unbind", dry_run=dry_run, **body))
 
 
-@click.command("take-back", short_help="Take an address of a pool back from its session.")
-@click.argument("address")
+@click.command("take-back", short_help="Take an address of a pool, or a reservation, back.")
+@click.argument("what", metavar="ADDRESS|ID")
 @acts
-def take_back(client: AdminClient, address: str, reason: str, dry_run: bool) -> None:
+def take_back(client: AdminClient, what: str, reason: str, dry_run: bool) -> None:
     """
-    Take the lease of ADDRESS, which is one of a pool, back from its session, which gets a notice.
+    Take the lease of ADDRESS, which is one of a pool, or the reservation ID back from its session, which gets
+    a notice.
+
+    \b
+    Examples:
+      msgnode admin take-back sip:guest1@example.org --reason "needed elsewhere"
+      msgnode admin take-back msgnode-6b1f0c2a9d3e4f58 --reason "the call is over"
     """
-    tell(client, "take back", do(client, "pools", address, "take-back", dry_run=dry_run, reason=reason))
+    of = "pools" if ":" in what else "reservations"
+    tell(client, "take back", do(client, of, what, "take-back", dry_run=dry_run, reason=reason))
 
 
 @click.command(short_help="Take no new clients, and close the old ones evenly.")

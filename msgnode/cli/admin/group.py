@@ -25,6 +25,7 @@ from msgnode.cli.admin.history import history
 from msgnode.cli.admin.lists import config, connections, memory, nodes, sessions, stubs
 from msgnode.cli.admin.live import events, refusals, trace
 from msgnode.cli.admin.reports import session, status, why
+from msgnode.cli.admin.reservations import reservations
 from msgnode.cli.admin.top import top
 
 VERBS = (
@@ -40,6 +41,7 @@ VERBS = (
         config,
         memory,
         pools,
+        reservations,
         registry,
         nodes,
         stubs,

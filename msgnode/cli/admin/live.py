@@ -195,12 +195,27 @@ def _read_trace(client: AdminClient, id: str, reason: str, use: Callable[[bytes]
 
 
 def _print(client: AdminClient, data: bytes) -> None:
+    for step, fields in trace_steps(data):
+        _show(client, step, fields)
+
+
+def trace_steps(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    """
+    The steps in lines of a trace: what happened, and its fields.
+    """
     for line in data.splitlines():
         found = json.loads(line)
-        _show(client, found["step"], {**found, "time": found["time"] / 1e9})
+        yield found["step"], {**found, "time": found["time"] / 1e9}
 
 
 def _show(client: AdminClient, kind: str, fields: dict[str, Any]) -> None:
+    client.console.result(event_line(kind, fields), fields)
+
+
+def event_line(kind: str, fields: dict[str, Any]) -> str:
+    """
+    An event, or a step of a trace, as one line without control characters.
+    """
     shown = [*(key for key in _FIRST if key in fields), *(k for k in fields if k not in _FIRST)]
     text = "  ".join(
         f"{key}={printable(_plain(fields[key]))}"
@@ -208,7 +223,7 @@ def _show(client: AdminClient, kind: str, fields: dict[str, Any]) -> None:
         if key not in _LEFT_OUT and fields[key] not in ("", None)
     )
     clock = time.strftime("%H:%M:%S", time.localtime(fields["time"])) if "time" in fields else "        "
-    client.console.result(f"{clock}  {kind:16}  {text}", fields)
+    return f"{clock}  {printable(kind):16}  {text}"
 
 
 def _plain(value: Any) -> str:

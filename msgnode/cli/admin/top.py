@@ -27,7 +27,8 @@ def top(view: View, by: str, group: str, limit: int, over: float, once: bool) ->
     on. The full screen needs the extra: pip install 'msgnode[admin]'.
 
     \b
-    Keys: s sorts by the next column, / filters, Enter shows a session, k kicks it, q ends.
+    Keys: s sorts by the next column, / filters, Enter shows a session, k kicks it, t traces its messages, q
+    ends.
 
     \b
     Examples:

@@ -2,6 +2,8 @@
 The full screen of `msgnode admin top`, by Textual.
 """
 
+from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -9,15 +11,17 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
-from textual.widgets import DataTable, Footer, Input, Static
+from textual.widgets import DataTable, Footer, Input, RichLog, Static
 
 from msgnode.cli.admin.check import Failed, RaisingConsole
 from msgnode.cli.admin.lists import TOP
+from msgnode.cli.admin.live import event_line, trace_steps
 from msgnode.cli.admin.reports import session_lines
 from msgnode.cli.links.admin_client import AdminClient
 from msgnode.structures.log_limits import printable
 
 SECONDS = 1.0
+TRACE_SECONDS, TRACE_LINES = 300.0, 10_000
 KEYS = [column.key for column in TOP if column.key not in ("name", "sessions")]
 
 
@@ -37,6 +41,62 @@ class Details(ModalScreen[None]):
             yield Static(Text.from_ansi("\n".join(self._lines)), id="details")
 
 
+class TraceView(ModalScreen[None]):
+    """
+    The steps of a trace as they come. The trace ends, and is deleted from the node, when the operator goes
+    back.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "app.pop_screen", "back")]
+
+    def __init__(self, client: AdminClient, id: str, reason: str) -> None:
+        super().__init__()
+        self._client = client
+        self._id = id
+        self._reason = reason
+        self._at = 0
+        self._is_reading = False
+
+    def compose(self) -> ComposeResult:
+        text = f"trace {self._id}, for {TRACE_SECONDS / 60:.0f} minutes at most; Escape ends it"
+        yield Static(text, id="traced")
+        yield RichLog(max_lines=TRACE_LINES, wrap=True)
+
+    def on_mount(self) -> None:
+        self.set_interval(SECONDS, self.read)
+
+    def on_unmount(self) -> None:
+        self.app.run_worker(self._delete, thread=True, group="trace")
+
+    def read(self) -> None:
+        if not self._is_reading:
+            self._is_reading = True
+            self.run_worker(self._read, thread=True, group="read")
+
+    def _read(self) -> None:
+        try:
+            data = self._client.raw("traces", self._id, "lines", query=[("from", str(self._at))])
+        except Failed as why:
+            self.app.call_from_thread(self._write, [], str(why))
+            return
+        self._at += len(data)
+        lines = [Text(event_line(step, fields)) for step, fields in trace_steps(data)]
+        self.app.call_from_thread(self._write, lines)
+
+    def _write(self, lines: list[Text], error: str = "") -> None:
+        self._is_reading = False
+        if not self.is_attached:
+            return
+        if error:
+            self.query_one("#traced", Static).update(Text(printable(error)))
+        for line in lines:
+            self.query_one(RichLog).write(line)
+
+    def _delete(self) -> None:
+        with suppress(Failed):  # it ends by itself, and is deleted after a day
+            self._client.order("DELETE", "traces", self._id, body={"reason": self._reason})
+
+
 class TopScreen(App[None]):
     """
     A table of the heaviest that is asked for each second, in a thread.
@@ -48,6 +108,7 @@ class TopScreen(App[None]):
         Binding("s", "sort", "sort"),
         Binding("slash", "filter", "filter", key_display="/"),
         Binding("k", "kick", "kick"),
+        Binding("t", "trace", "trace"),
         Binding("q", "quit", "quit"),
     ]
 
@@ -58,7 +119,7 @@ class TopScreen(App[None]):
         self._by, self._group, self._limit, self._over = by, group, limit, over
         self._filter = ""
         self._rows: list[dict[str, Any]] = []
-        self._asks_for = ""  # what the input line is for: a filter, or the reason of a kick
+        self._asks_for = ""  # what the input line is for: a filter, or the reason of an action
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head")
@@ -127,6 +188,10 @@ class TopScreen(App[None]):
         if self._group == "session" and self.chosen():
             self._ask_for(f"kick {self.chosen()}", "the reason, which goes into the audit log", "")
 
+    def action_trace(self) -> None:
+        if self.chosen():
+            self._ask_for(f"trace {self.chosen()}", "the reason, which goes into the audit log", "")
+
     def _ask_for(self, what: str, hint: str, value: str) -> None:
         self._asks_for = what
         line = self.query_one(Input)
@@ -142,8 +207,9 @@ class TopScreen(App[None]):
             self._filter = event.value.lower()
             self.ask()
         elif event.value:
-            runtime, reason = self._asks_for.removeprefix("kick "), event.value
-            self.run_worker(lambda: self._kick(runtime, reason), thread=True, group="kick")
+            act, _, name = self._asks_for.partition(" ")
+            do = self._kick if act == "kick" else self._trace
+            self.run_worker(partial(do, name, event.value), thread=True, group=act)
 
     def _kick(self, runtime: str, reason: str) -> None:
         try:
@@ -152,6 +218,16 @@ class TopScreen(App[None]):
             self.call_from_thread(self.notify, printable(str(why)), severity="error", markup=False)
             return
         self.call_from_thread(self.notify, f"kicked {printable(runtime)}", markup=False)
+
+    def _trace(self, name: str, reason: str) -> None:
+        body = {self._group: name, "seconds": TRACE_SECONDS, "max": TRACE_LINES, "reason": reason}
+        try:
+            begun = self._client.order("POST", "traces", body=body)
+        except Failed as why:
+            self.call_from_thread(self.notify, printable(str(why)), severity="error", markup=False)
+            return
+        id = begun["details"]["trace"]["id"]
+        self.call_from_thread(self.push_screen, TraceView(self._client, id, reason))
 
     def on_data_table_row_selected(self) -> None:
         if self._group == "session" and self.chosen():

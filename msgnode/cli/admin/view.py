@@ -2,6 +2,7 @@
 Views of the admin API: tables with columns to choose, of one node or of all, once or again and again.
 """
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -43,6 +44,8 @@ def plain(value: Any) -> str:
         return f"{value:,.1f}"
     if isinstance(value, list):
         return ", ".join(map(plain, value))
+    if isinstance(value, dict):
+        return printable(json.dumps(value, ensure_ascii=False))
     return printable(str(value))
 
 
@@ -152,11 +155,13 @@ class View:
 
     def table(self, rows: Sequence[dict[str, Any]], columns: Sequence[Column]) -> list[str]:
         """
-        Returns the lines of a table of rows.
+        Returns the lines of a table of rows; none without rows.
         """
+        if not rows:
+            return []
         if self._columns:
             known = {column.key: column for column in columns}
-            for name in self._columns if rows else ():
+            for name in self._columns:
                 if name not in rows[0]:
                     self.client.console.stop(
                         f"--columns: there is no {name!r}; there are {', '.join(rows[0])}", USAGE

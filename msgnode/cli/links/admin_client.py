@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -209,14 +209,19 @@ class AdminClient:
 
     def lines(self, *path: str, query: Iterable[tuple[str, str]] = ()) -> Iterator[bytes]:
         """
-        The lines of an answer that does not end.
+        The lines of an answer that does not end. If it does, so does the command.
         """
         with self._errors():
             found = self._http.lines(self._url(path, query), self._token)
             if isinstance(found, Answer):
                 self._understood(found)
-            else:
+                return
+            with suppress(HTTPException):  # it was cut off
                 yield from found
+        self.console.stop(
+            f"{self._admin} ended the stream: the node stopped, or the token is not valid any more",
+            NOT_CONNECTED,
+        )
 
     def _read(self, path: Path) -> str:
         try:
@@ -237,7 +242,9 @@ class AdminClient:
     def _url(self, path: Iterable[str], query: Iterable[tuple[str, str]]) -> str:
         parts = list(path)
         if not all(parts):
-            self.console.stop("expected a domain such as b.example, found ''", USAGE)
+            of_links = parts[0] == "links"
+            text = "expected a domain such as b.example, found ''" if of_links else "an argument is empty"
+            self.console.stop(text, USAGE)
         url = "/".join([f"{self._admin}/api/v1", *(quote(part, safe="") for part in parts)])
         parameters = urlencode(list(query))
         return f"{url}?{parameters}" if parameters else url

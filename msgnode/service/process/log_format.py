@@ -27,16 +27,19 @@ FORMATS = ("text", "json")
 
 def json_line(event: LogEvent) -> str:
     """
-    Returns an event as one line of JSON: time, level, namespace, text, and the traceback of a failure.
+    Returns an event as one line of JSON: time, level, namespace, text, and the traceback of a failure; "" for
+    an event that has neither of the latter.
     """
+    text, failure = formatEvent(event), event.get("log_failure")
+    if not text and failure is None:
+        return ""
     level = event.get("log_level")
     line: dict[str, Any] = {
         "time": datetime.fromtimestamp(event.get("log_time", 0.0), UTC).isoformat(timespec="milliseconds"),
         "level": level.name if level is not None else "info",
         "namespace": str(event.get("log_namespace", "")),
-        "text": formatEvent(event),
+        "text": text,
     }
-    failure = event.get("log_failure")
     if failure is not None:
         line["traceback"] = failure.getTraceback()
     return json.dumps(line) + "\n"

@@ -4,6 +4,7 @@
 
 import json
 from http.client import BadStatusLine
+from typing import Any, ClassVar
 from urllib.error import URLError
 
 import pytest
@@ -13,6 +14,7 @@ from msgnode.cli.admin.times import Duration
 from msgnode.structures.log_levels import LogLevels
 from tests.support.admin_case import REASON, A, B, C
 from tests.support.admin_command import AdminCommandCase
+from tests.support.registry_entries import ROOM, FakeRegistry
 from tests.support.runtimes import TCPRuntime, WebSocketRuntime, dumps
 
 WHY = ("--reason", REASON)
@@ -33,6 +35,7 @@ class ViewTests(AdminCommandCase):
             (("bans",), "bans"),
             (("limits",), "limits"),
             (("pools",), "leases"),
+            (("reservations",), "reservations"),
             (("memory",), "sessions"),
             (("config",), "keys"),
             (("nodes",), "nodes"),
@@ -56,6 +59,19 @@ class ViewTests(AdminCommandCase):
         self.assertNotIn("line", text)
         wrong = self.run_("sessions", "--columns", "colour", exit_code=2)
         self.assertIn("there are runtime, state", wrong.stderr)
+
+    def test_an_empty_list_has_no_head_and_a_number(self) -> None:
+        """
+        Not the name of a column alone.
+        """
+        for words, text in (
+            (("bans",), "0 bans; 0 clients kept out since the node started\n"),
+            (("limits",), "0 temporary limits\n"),
+            (("token", "list"), "0 named tokens\n"),
+            (("connections", "--closed"), "0 of 0 that match\n"),
+            (("sessions", "nobody"), "0 of 0 that match, of 2 sessions\n"),
+        ):
+            self.assertEqual(text, self.shown(*words), words)
 
     def test_a_view_is_shown_again_until_it_is_interrupted(self) -> None:
         """
@@ -101,6 +117,101 @@ class ViewTests(AdminCommandCase):
         for verb in VERBS:
             assert verb.name is not None
             self.assertIn("Usage: ", self.shown(verb.name, "--help"))
+
+
+class EventTests(AdminCommandCase):
+    """
+    `msgnode admin events` and `refusals --follow`
+    """
+
+    sections: ClassVar[dict[str, Any]] = {"session": {"from_check": "refuse"}}
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.net.live.startService()
+        self.http.meanwhile = self.happen
+
+    def happen(self) -> None:
+        TCPRuntime(self.net, "runtime://example.org/\x1b[2Jx").open()
+        self.device.send(dumps({"id": 77, "type": "update", "from": f"{B}/x", "to": f"{B}/y"}))
+
+    def test_events_are_shown_as_they_happen_until_they_are_interrupted(self) -> None:
+        """
+        One on a line, without control characters of a peer's; filters choose kinds and a session.
+        """
+        text = self.shown("events", exit_code=130)
+
+        self.assertRegex(text, r"\d\d:\d\d:\d\d  session +event=opened")
+        self.assertIn("  refusal ", text)
+        self.assertNotIn("\x1b", text)
+        text = self.shown("events", "--kinds", "refusal", "--session", A, exit_code=130)
+        self.assertEqual(1, len(text.splitlines()), text)
+        self.assertIn("code=403", text)
+        wrong = self.run_("events", "--kinds", "colour", exit_code=1)
+        self.assertIn("colour", wrong.stderr)
+
+    def test_with_json_each_event_is_an_object(self) -> None:
+        """
+        For jq.
+        """
+        lines = self.shown("events", "--kinds", "refusal", "--json", exit_code=130).splitlines()
+
+        [found] = map(json.loads, lines)
+        self.assertEqual((403, "not-your-address"), (found["code"], found["reason"]))
+
+    def test_refusals_are_followed(self) -> None:
+        """
+        Each is written as `refusals` writes it.
+        """
+        text = self.shown("refusals", "--follow", "--code", "403", exit_code=130)
+
+        self.assertEqual(self.shown("refusals", "--code", "403"), text)
+        self.assertIn("not-your-address", text)
+
+    def test_a_stream_that_ends_is_no_success(self) -> None:
+        """
+        A node that stops, or a token that ends, ends the command with code 3, and says so.
+        """
+        self.http.is_cut_off = True
+
+        self.assertIn("ended the stream", self.run_("events", exit_code=3).stderr)
+
+    def test_a_role_that_may_not_read_them_is_refused(self) -> None:
+        """
+        The role metrics reads figures only.
+        """
+        wrong = self.run_("events", token=self.named("metrics"), exit_code=1)
+
+        self.assertIn("does not have the role", wrong.stderr)
+
+
+class RegistryTests(AdminCommandCase):
+    """
+    `msgnode admin registry`
+    """
+
+    def test_entries_of_a_user_and_of_an_address(self) -> None:
+        """
+        One on a line, with its fields; with --json what the API answers.
+        """
+        self.node.registry = FakeRegistry()
+
+        for option in ("--url", "--user"):
+            self.assertShows((f'{ROOM}  {{"status": "live"}}', "1 of 1"), "registry", option, ROOM)
+        self.assertEqual({ROOM: {"status": "live"}}, self.json_of("registry", "--url", ROOM)["entries"])
+        self.assertShows(("0 of 0",), "registry", "--user", "user://example.org/nobody")
+
+    def test_errors_are_in_words(self) -> None:
+        """
+        Neither option or both is a usage error; a registry that does not answer, or none, is a refusal.
+        """
+        self.node.registry = FakeRegistry()
+
+        for words in ((), ("--user", "u", "--url", "u")):
+            self.assertIn("Give --user or --url", self.run_("registry", *words, exit_code=2).stderr)
+        self.assertIn("no answer", self.run_("registry", "--url", "comm://x/broken", exit_code=1).stderr)
+        self.node.registry = None
+        self.assertIn("registry", self.run_("registry", "--url", ROOM, exit_code=1).stderr)
 
 
 class ActionTests(AdminCommandCase):

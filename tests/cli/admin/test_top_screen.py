@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("textual", reason="the extra admin is not installed")
 
-from textual.widgets import DataTable, Input, Static
+from textual.widgets import DataTable, Input, RichLog, Static
 
-from msgnode.cli.admin.top_screen import Details, TopScreen
+from msgnode.cli.admin.top_screen import Details, TopScreen, TraceView
 from msgnode.cli.links.admin_client import AdminClient, AdminHTTP, Answer
 
 EVE = "runtime://example.org/[red]eve"
@@ -31,16 +31,24 @@ class OneNode(AdminHTTP):
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
+        self.bodies: list[dict[str, Any]] = []
         self.status = 200
 
     def request(self, method: str, url: str, token: str, body: bytes | None = None) -> Answer:
         path = url.partition("/api/v1/")[2]
         self.asked.append((method, path))
+        if body is not None:
+            self.bodies.append(json.loads(body))
         if self.status != 200:
             return Answer(self.status, json.dumps({"description": "it is late", "reason": "x"}).encode())
         found: dict[str, Any] = {"done": 1}
         if path.startswith("top"):
             found = {"rows": [row(EVE, 9.0), row("runtime://example.org/ann", 3.0)]}
+        elif method == "POST" and path == "traces":
+            found = {"done": 1, "details": {"trace": {"id": "t1"}}}
+        elif path.startswith("traces/t1/lines"):
+            step = {"step": "came", "time": 1_800_000_000_000_000_000, "from": EVE, "to": "comm://x/\x1b[2Jy"}
+            return Answer(200, json.dumps(step).encode() + b"\n" if path.endswith("from=0") else b"")
         elif path == "node":
             sessions = {"attached": 2, "away": 0}
             found = {"node": "n1", "status": "up", "sessions": sessions, "troubles": []}
@@ -109,6 +117,39 @@ def test_a_session_is_shown_and_kicked_with_a_reason(monkeypatch: pytest.MonkeyP
             assert not app.query_one(Input).has_class("shown")
 
     asyncio.run(use())
+
+
+def test_messages_of_a_session_are_traced_until_the_operator_goes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    By t, with a reason; the steps are shown without control characters, and the trace is deleted then.
+    """
+    http = OneNode()
+    app = screen(http, monkeypatch)
+
+    async def use() -> None:
+        async with app.run_test() as pilot:
+            await settled(app, pilot)
+            app.query_one(DataTable).focus()
+            await pilot.press("t", *"lost", "enter")
+            await settled(app, pilot)
+            assert isinstance(app.screen, TraceView)
+            app.screen.read()
+            await settled(app, pilot)
+            app.ask()  # the table goes on behind it
+            await settled(app, pilot)
+            text = "".join(line.text for line in app.screen.query_one(RichLog).lines)
+            assert (1, 1) == (text.count("came"), text.count(EVE)) and "\x1b" not in text
+            await pilot.press("escape")
+            await settled(app, pilot)
+            assert not isinstance(app.screen, TraceView)
+
+    asyncio.run(use())
+
+    [begun, deleted] = http.bodies
+    assert {"session": EVE, "seconds": 300.0, "max": 10_000, "reason": "lost"} == begun
+    assert ({"reason": "lost"}, ("DELETE", "traces/t1")) == (deleted, http.asked[-1])
 
 
 def test_an_error_of_the_node_is_shown_and_the_screen_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

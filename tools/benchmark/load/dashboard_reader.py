@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-REFRESH = 5.0  # seconds between two requests for the page, as in dashboard.js
+REFRESH = 2.0  # seconds between two requests for the page: dashboard.js while there are events all the time
 
 
 class DashboardReader:

@@ -428,7 +428,7 @@ DASHBOARD = Scenario(
     title="100 B, 8 pairs, window 64, with the dashboard open half of the time",
     unit="messages/s",
     load="dashboard",
-    job={"size": 100, "pairs": 8, "window": 64},
+    job={"size": 100, "pairs": 8, "window": 64, "minutes": 10},  # at most
     entrants=(NODE,),
 )
 

@@ -1,0 +1,3 @@
+"""
+Reservations of relay bandwidth for operators: the list, and taking one back.
+"""
