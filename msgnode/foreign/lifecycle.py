@@ -198,12 +198,15 @@ class Lifecycle:
             self._start(kept)
         elif wait == 0 and self._around.may_fetch(self.domain):
             self.record.change(DOWNLOADING)
-            supply.fetch().addCallbacks(self._start, self._not_fetched, errbackArgs=(kept,))
+            supply.fetch().addCallbacks(self._fetched, self._not_fetched, errbackArgs=(kept,))
         elif kept is not None:
             self._start(kept)
         else:
             again = Rejected(f"the stub of {self.domain} cannot be fetched again yet", 502, "no-path")
             self._give_up(again, max(1.0, wait), ABSENT)
+
+    def _fetched(self, code: StubCode) -> None:
+        self._start(self._supply.kept() or code)  # the last good one, if this one was not live before
 
     def _not_fetched(self, failed: Failure, kept: StubCode | None) -> None:
         if failed.check(CancelledError):

@@ -129,7 +129,7 @@ class MemoryFetcher:
         self.fetched: list[str] = []
         self.waiting: Deferred[StubCode] | None = None
 
-    def fetch(self, domain: str, stub: ForeignStub | None) -> Deferred[StubCode]:
+    def fetch(self, domain: str, stub: ForeignStub | None, kept: StubCode | None) -> Deferred[StubCode]:
         self.fetched.append(domain)
         if self.waiting is not None:
             return self.waiting

@@ -23,7 +23,7 @@ _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 class Unusable(Rejected):
     """
-    A stub that cannot be had, or may not run; the text says why.
+    A stub that cannot be had, or may not run; the text says why. `is_absent`: there is none at that place.
     """
 
     def __init__(self, text: str, is_absent: bool = False) -> None:
@@ -114,7 +114,9 @@ def _configuration(descriptor: Any) -> dict[str, Any]:
         raise ValueError("a descriptor is an object")
     found = descriptor.get("configuration", {})
     if isinstance(found, str):
-        found = msgspec.json.decode(found)
+        found = msgspec.json.decode(found) if found else {}
+    if found == []:  # as catalogues have it that know of none
+        return {}
     if not isinstance(found, dict):
         raise ValueError("'configuration' is an object")
     return found
