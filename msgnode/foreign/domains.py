@@ -17,7 +17,7 @@ from msgnode.bus.components import ForeignDomains
 from msgnode.config.foreign import ForeignStub
 from msgnode.foreign.foreign_domain import ForeignDomain
 from msgnode.foreign.host_names import HostNames
-from msgnode.foreign.lifecycle import Surroundings
+from msgnode.foreign.lifecycle.surroundings import Surroundings
 from msgnode.links.exchange.node_parts import NodeParts
 from msgnode.protocol.address import is_multicast
 from msgnode.protocol.errors import Rejected

@@ -9,10 +9,12 @@ from twisted.internet.defer import Deferred
 
 from msgnode.foreign.host_names import HostNames
 from msgnode.foreign.inbound import Inbound, Taker
-from msgnode.foreign.lifecycle import Lifecycle, Surroundings, limits_of
+from msgnode.foreign.lifecycle.lifecycle import Lifecycle
+from msgnode.foreign.lifecycle.start_options import limits_of
+from msgnode.foreign.lifecycle.stub_instance import StubInstance
+from msgnode.foreign.lifecycle.stub_record import StubRecord
+from msgnode.foreign.lifecycle.surroundings import Surroundings
 from msgnode.foreign.outbound import Outbound
-from msgnode.foreign.stub_instance import StubInstance
-from msgnode.foreign.stub_record import StubRecord
 from msgnode.foreign.stub_session import make_session
 from msgnode.foreign.subscriptions import Subscriptions
 from msgnode.links.exchange.envelopes import without_via

@@ -23,8 +23,8 @@ from msgnode.config.foreign import ForeignStub
 from msgnode.config.loader import check
 from msgnode.config.schema import Config, ConfigError, Listen, PoolAddresses
 from msgnode.connectors.node_websocket import UNSUPPORTED
-from msgnode.foreign.stub_record import EVENTS
-from msgnode.foreign.stub_record import STATES as STATES_OF_STUBS
+from msgnode.foreign.lifecycle.stub_record import EVENTS
+from msgnode.foreign.lifecycle.stub_record import STATES as STATES_OF_STUBS
 from msgnode.links.operations import AdminState, LinkState
 from msgnode.mining.mined.slo_file import parse_slos
 from msgnode.protocol import close_codes

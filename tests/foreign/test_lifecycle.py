@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from msgnode.foreign.fetch.stub_code import Unusable
-from msgnode.foreign.stub_host import StubEvents, StubStart
+from msgnode.foreign.lifecycle.stub_host import StubEvents, StubStart
 from tests.support.fakes import directory
 from tests.support.foreign_case import B, ForeignCase, MemoryStub, stub_code
 

@@ -12,7 +12,7 @@ from twisted.protocols.basic import LineOnlyReceiver
 
 from msgnode.foreign.proxy.guard import AddressGuard
 from msgnode.foreign.sandbox.hosts import DenoHosts
-from msgnode.foreign.stub_host import StubHost, StubLimits, StubStart
+from msgnode.foreign.lifecycle.stub_host import StubHost, StubLimits, StubStart
 
 reactor: Any = global_reactor
 OWN = "runtime://a.example/protostub"

@@ -17,7 +17,7 @@ from msgnode.foreign.proxy.http import StubRequests
 from msgnode.foreign.sandbox.hosts import first_line
 from msgnode.foreign.sandbox.network import Egress, StubNetwork
 from msgnode.foreign.sandbox.process import StubProcess
-from msgnode.foreign.stub_host import StubLimits, StubStart
+from msgnode.foreign.lifecycle.stub_host import StubLimits, StubStart
 from msgnode.transport.endpoints import TLSTrust
 
 URL = "runtime://a.example/protostub/1"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from msgnode.foreign.stub_record import EVENTS
+from msgnode.foreign.lifecycle.stub_record import EVENTS
 from msgnode.foreign.stubs import ForeignStubs
 
 # Name after `msgnode_`, kind, labels, HELP text, in the order of the page.

@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 
 from msgnode.config.sections import BackEndOptions
+from msgnode.foreign.lifecycle.stub_host import StubEvents, StubHost, StubStart
 from msgnode.foreign.proxy.guard import AddressGuard
 from msgnode.foreign.proxy.http import StubRequests
 from msgnode.foreign.sandbox.lines import encoded
 from msgnode.foreign.sandbox.network import Egress, StubNetwork
 from msgnode.foreign.sandbox.process import StubProcess
-from msgnode.foreign.stub_host import StubEvents, StubHost, StubStart
 from msgnode.transport.endpoints import TLSTrust
 
 HERE = Path(__file__).parent

@@ -14,12 +14,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from msgnode.foreign.lifecycle.stub_host import StubEvents, StubStart
 from msgnode.foreign.sandbox import lines
 from msgnode.foreign.sandbox.flow import Allowance, OutputRate
 from msgnode.foreign.sandbox.lines import BadLine, LineBuffer, cleaned, encoded
 from msgnode.foreign.sandbox.network import StubNetwork
 from msgnode.foreign.sandbox.watch import Watch
-from msgnode.foreign.stub_host import StubEvents, StubStart
 
 log = Logger()
 

@@ -9,8 +9,8 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger, LogLevel
 
 from msgnode.foreign.fetch.stub_code import StubCode
-from msgnode.foreign.stub_host import StubHost, StubHosts, StubStart
-from msgnode.foreign.stub_record import CREATED, DISCONNECTED, FAILED, IN_PROGRESS, LIVE
+from msgnode.foreign.lifecycle.stub_host import StubHost, StubHosts, StubStart
+from msgnode.foreign.lifecycle.stub_record import CREATED, DISCONNECTED, FAILED, IN_PROGRESS, LIVE
 
 _STATUSES = {
     "created": CREATED,
