@@ -18,7 +18,7 @@ from msgnode.foreign.connector import ConnectorStub
 from msgnode.foreign.domains import StubDomains
 from msgnode.foreign.fetch.code_store import CodeStore
 from msgnode.foreign.fetch.fetcher import Fetcher
-from msgnode.foreign.lifecycle.stub_host import StubHosts
+from msgnode.foreign.lifecycle.stub_host import LIMITS, StubHosts
 from msgnode.foreign.lifecycle.stub_record import STATES
 from msgnode.links.exchange.node_parts import NodeParts
 from msgnode.protocol.errors import Rejected
@@ -161,6 +161,15 @@ class ForeignStubs:
         found: Counter[str] = Counter()
         for each in self.domains or ():
             found.update(each.record.counts)
+        return found
+
+    def limits(self) -> Counter[str]:
+        """
+        How often the stubs have reached their limits.
+        """
+        found = Counter(dict.fromkeys(LIMITS, 0))
+        for each in self.domains or ():
+            found.update(each.record.limits)
         return found
 
     def act(self, name: str, what: str) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from msgnode.config.schema import Config, ConfigError
 from msgnode.foreign.connector import ConnectorStub
 from msgnode.foreign.fetch.code_store import CodeStore
 from msgnode.foreign.fetch.fetcher import StubFetcher
+from msgnode.foreign.lifecycle.stub_host import StubEvents, StubHost, StubStart
 from msgnode.foreign.proxy.guard import AddressGuard
 from msgnode.foreign.proxy.resolver import BoundedResolver
 from msgnode.foreign.sandbox.hosts import DenoHosts, DenoMissing, find_deno
-from msgnode.foreign.lifecycle.stub_host import StubEvents, StubHost, StubStart
 from msgnode.foreign.stubs import ForeignStubs, StubSurroundings
 from msgnode.node import Node
 

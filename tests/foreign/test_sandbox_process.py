@@ -7,7 +7,6 @@ import json
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.foreign.sandbox.process import LOGGED_AT_ONCE, STATUSES_AT_ONCE
 from tests.support.stub_processes import LIMITS, World, a_start
 
 STARTED = '{"k":"started"}'
@@ -233,7 +232,8 @@ class StubProcessTests(SynchronousTestCase):
         for _ in range(10):
             world.reactor.advance(0)
 
-        self.assertEqual(STATUSES_AT_ONCE, len(world.told.of("status")))
+        self.assertEqual(50, len(world.told.of("status")))
+        self.assertEqual({"statuses": 1}, world.told.limits)
         world.transport.exit(signal=9)
         self.assertEqual([("changed its status too often",)], world.told.of("ended"))
 
@@ -244,10 +244,11 @@ class StubProcessTests(SynchronousTestCase):
         limits = replace(LIMITS, messages_per_second=100_000, output_bytes_per_second=1 << 30)
         self.world = world = World(a_start(limits=limits))
         line = json.dumps({"k": "log", "level": "info", "text": "x"})
-        world.say(STARTED, *[line] * (LOGGED_AT_ONCE + 50))
+        world.say(STARTED, *[line] * 150)
         for _ in range(10):
             world.reactor.advance(0)
-        self.assertEqual(LOGGED_AT_ONCE, len(world.told.of("log")))
+        self.assertEqual(100, len(world.told.of("log")))
+        self.assertEqual({"console": 50}, world.told.limits)
         world.reactor.advance(1)
         world.say(line)
 

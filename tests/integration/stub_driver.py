@@ -10,9 +10,9 @@ from twisted.internet import reactor as global_reactor
 from twisted.internet.stdio import StandardIO
 from twisted.protocols.basic import LineOnlyReceiver
 
+from msgnode.foreign.lifecycle.stub_host import StubHost, StubLimits, StubStart
 from msgnode.foreign.proxy.guard import AddressGuard
 from msgnode.foreign.sandbox.hosts import DenoHosts
-from msgnode.foreign.lifecycle.stub_host import StubHost, StubLimits, StubStart
 
 reactor: Any = global_reactor
 OWN = "runtime://a.example/protostub"
@@ -38,6 +38,9 @@ class Events:
 
     def log(self, level: str, text: str) -> None:
         self._tell("log", level, text)
+
+    def limited(self, limit: str) -> None:
+        pass
 
     def ready(self) -> None:
         self._tell("ready")

@@ -228,6 +228,9 @@ class Lifecycle:
         if process is self.current or process is self.trial.process:
             self._traffic.received(message, process)
 
+    def limited(self, process: StubInstance, limit: str) -> None:
+        self.record.limits[limit] += 1
+
     def ready(self, process: StubInstance) -> None:
         if process is self.current:
             self._traffic.may_send()

@@ -44,4 +44,12 @@ def limits_of(options: ForeignOptions, stub: ForeignStub | None) -> StubLimits:
         output_bytes_per_second=own("rate_bytes"),
         messages_per_second=own("rate_messages"),
         live_seconds=options.live_seconds,
+        hang_seconds=options.hang_seconds,
+        cpu_share=options.cpu_share,
+        sockets=options.max_sockets,
+        requests=options.max_requests,
+        connections_per_second=options.connections_per_second,
+        requests_per_second=options.requests_per_second,
+        statuses_per_second=options.statuses_per_second,
+        log_lines_per_second=options.log_lines_per_second,
     )

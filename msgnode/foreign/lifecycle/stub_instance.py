@@ -32,6 +32,7 @@ class InstanceListener(Protocol):
 
     def status_changed(self, process: "StubInstance", desc: str) -> None: ...
     def posted(self, process: "StubInstance", message: bytes) -> None: ...
+    def limited(self, process: "StubInstance", limit: str) -> None: ...
     def ready(self, process: "StubInstance") -> None: ...
     def ended(self, process: "StubInstance", why: str) -> None: ...
 
@@ -80,6 +81,7 @@ class StubInstance:
 
     def _too_late(self) -> None:
         self._deadline = None
+        self.limited("live")
         self.give_up(f"not live after {self.start_options.limits.live_seconds:g} seconds")
 
     def post(self, message: bytes) -> bool:
@@ -115,6 +117,10 @@ class StubInstance:
     def log(self, level: str, text: str) -> None:
         fields: dict[str, Any] = {"domain": self.start_options.domain, "text": text}
         log.emit(_LEVELS.get(level, LogLevel.debug), "stub of {domain}: {text}", **fields)
+
+    def limited(self, limit: str) -> None:
+        if not self.is_over:
+            self._listener.limited(self, limit)
 
     def ready(self) -> None:
         if not self.is_over:

@@ -43,6 +43,7 @@ class StubRecord:
         self.hosts: tuple[str, ...] = ()
         self.connectors: list[str] = []
         self.counts: Counter[str] = Counter()
+        self.limits: Counter[str] = Counter()  # how often it has reached each
         self.waiting = self.addresses = 0
         self._wall = wall
 
@@ -85,4 +86,5 @@ class StubRecord:
             "failures": self.counts["failure"],
             "last_error": self.last_error,
             "figures": dict(self.counts),
+            "limits": dict(self.limits),
         }

@@ -29,6 +29,11 @@ class SocketEvents(Protocol):
 
     def received(self, payload: bytes, is_binary: bool) -> None: ...
 
+    def limited(self, limit: str) -> None:
+        """
+        The other end was left, for it was beyond a limit.
+        """
+
     def drained(self, size: int) -> None:
         """
         So many bytes of what was sent are on their way.
@@ -135,6 +140,10 @@ class StubWebSocket:
             size, self._unreported = self._unreported, 0
             self._events.drained(size)
 
+    def limited(self, limit: str) -> None:
+        if not self._ended:
+            self._events.limited(limit)
+
     def lost(self, code: int, reason: str, clean: bool) -> None:
         self._end(code, reason, clean)
 
@@ -162,7 +171,7 @@ class _Client(WebSocketClientProtocol):
         self._frames = 0
         if not self._is_open:
             if self._before_open > MAX_HANDSHAKE_BYTES:
-                self._drop(f"its handshake has more than {MAX_HANDSHAKE_BYTES} bytes")
+                self._drop(f"its handshake has more than {MAX_HANDSHAKE_BYTES} bytes", "handshake")
                 return
             self._before_open += len(data)
         super().dataReceived(data)
@@ -170,10 +179,11 @@ class _Client(WebSocketClientProtocol):
     def onFrameBegin(self) -> None:
         self._frames += 1
         if self._frames > MAX_FRAMES:
-            self._drop(f"more than {MAX_FRAMES} frames at once")
+            self._drop(f"more than {MAX_FRAMES} frames at once", "frames")
         super().onFrameBegin()
 
-    def _drop(self, why: str) -> None:
+    def _drop(self, why: str, limit: str) -> None:
+        self._socket.limited(limit)
         self.wasNotCleanReason = why
         self.dropConnection(abort=True)
 

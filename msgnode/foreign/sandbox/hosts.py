@@ -77,13 +77,13 @@ class DenoHosts:
 
     def start(self, start: StubStart, events: StubEvents) -> StubHost:
         def network(write: Callable[[bytes], None]) -> StubNetwork:
-            most = start.limits.message_bytes
-            return StubNetwork(self._egress, start.hosts, most + most // 2, write)
+            return StubNetwork(self._egress, start.hosts, start.limits, write, events.limited)
 
         process = StubProcess(self._reactor, start, first_line(start), events, network)
         arguments = jail_arguments(self._deno, start.limits.memory_bytes)
-        command = [sys.executable, "-I", "-S", "jail.py", *arguments]
-        self._reactor.spawnProcess(process, sys.executable, command, env={}, path=str(HERE))
+        command = [sys.executable, "-I", "-S", str(HERE / "jail.py"), *arguments]
+        # Without another directory, Twisted uses posix_spawn: a fork of the node copies its page tables.
+        self._reactor.spawnProcess(process, sys.executable, command, env={})
         return process
 
 
