@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 # The words under which it is counted that a stub has reached a limit.
 LIMITS = (
-    *("memory", "hang", "cpu", "live", "rate", "statuses", "console", "lines", "unread"),
+    *("memory", "hang", "cpu", "live", "rate", "incoming", "statuses", "console", "lines", "unread"),
     *("hosts", "sockets", "connections", "requests", "request-rate", "unsent", "frames", "handshake"),
 )
 

@@ -7,7 +7,7 @@ from typing import Any
 from msgnode.structures.token_bucket import refilled
 
 
-class OutputRate:
+class Rate:
     """
     Two token buckets, of lines and of bytes, each for one second. A line may overdraw them.
     """
@@ -18,8 +18,8 @@ class OutputRate:
         self._left = list(self._rates)
         self._refilled = clock.seconds()
 
-    def take(self, size: int) -> None:
-        self._left[0] -= 1
+    def take(self, size: int, lines: int = 1) -> None:
+        self._left[0] -= lines
         self._left[1] -= size
 
     def wait(self) -> float:

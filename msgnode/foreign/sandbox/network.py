@@ -16,7 +16,7 @@ from msgnode.foreign.lifecycle.stub_host import StubLimits
 from msgnode.foreign.proxy.guard import AddressGuard, split_port
 from msgnode.foreign.proxy.http import HTTPResponse, StubRequests
 from msgnode.foreign.proxy.websocket import ABNORMAL, StubWebSocket
-from msgnode.foreign.sandbox.flow import Allowance
+from msgnode.foreign.sandbox.flow import Allowance, Rate
 from msgnode.foreign.sandbox.lines import (
     MAX_SUB_PROTOCOLS,
     MAX_URL_CHARACTERS,
@@ -83,7 +83,18 @@ class StubNetwork:
         self._requests: dict[int, Deferred[Any]] = {}
         self._opening = Allowance(egress.reactor, CONNECTIONS_SECONDS, limits.connections_per_second)
         self._fetching = Allowance(egress.reactor, REQUESTS_SECONDS, limits.requests_per_second)
+        self._incoming = Rate(egress.reactor, limits.messages_per_second, limits.output_bytes_per_second)
         self._paused = False
+
+    def read(self, size: int, frames: int) -> float:
+        """
+        So much came; the seconds until more may be read.
+        """
+        self._incoming.take(size, frames)
+        wait = self._incoming.wait()
+        if wait:
+            self.limited("incoming")
+        return wait
 
     def _permitted(self, url: str, schemes: tuple[str, ...]) -> tuple[SplitResult, str, int]:
         """
@@ -177,6 +188,9 @@ class StubNetwork:
             if not self._fetching.take():
                 text = f"a stub may make {self._limits.requests_per_second:g} requests in a second"
                 raise NotPermitted(text, "request-rate")
+            if self._incoming.wait():
+                text = f"a stub gets {self._limits.output_bytes_per_second} bytes in a second"
+                raise NotPermitted(text, "incoming")
             self._permitted(line.url, ("http", "https"))
         except NotPermitted as why:
             self.limited(why.limit)
@@ -191,6 +205,7 @@ class StubNetwork:
     def _answered(self, response: HTTPResponse, number: int) -> None:
         if self._requests.pop(number, None) is not None:
             status, reason, headers, body = response
+            self._incoming.take(len(body))
             self.tell("fetched", s=number, status=status, reason=reason, headers=headers, body=body)
 
     def _not_answered(self, why: Failure, number: int) -> None:
@@ -258,6 +273,9 @@ class _Socket:
             self._network.tell("message", s=self._number, base64=payload)
         else:
             self._network.tell("message", s=self._number, text=payload.decode())
+
+    def read(self, size: int, frames: int) -> float:
+        return self._network.read(size, frames)
 
     def limited(self, limit: str) -> None:
         self._network.limited(limit)

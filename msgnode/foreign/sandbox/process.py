@@ -16,7 +16,7 @@ from zope.interface import implementer
 
 from msgnode.foreign.lifecycle.stub_host import StubEvents, StubStart
 from msgnode.foreign.sandbox import lines
-from msgnode.foreign.sandbox.flow import Allowance, OutputRate
+from msgnode.foreign.sandbox.flow import Allowance, Rate
 from msgnode.foreign.sandbox.lines import BadLine, LineBuffer, cleaned, encoded
 from msgnode.foreign.sandbox.network import StubNetwork
 from msgnode.foreign.sandbox.watch import Watch
@@ -25,7 +25,7 @@ log = Logger()
 
 STATUSES = ("created", "in-progress", "live", "disconnected", "failed")
 LINE_ROOM_BYTES = 64 * 1024  # of a line, in addition to its message
-TURN_LINES = 64  # handled in one turn of the event loop
+TURN_LINES, TURN_SECONDS = 64, 0.001  # at most, in one turn of the event loop
 MAX_STDERR_BYTES = 4096  # that are kept, the last ones
 DISCONNECT_SECONDS = 2.0  # for the stub's disconnect()
 TERMINATE_SECONDS = 1.0  # until SIGKILL follows SIGTERM
@@ -60,7 +60,7 @@ class StubProcess(ProcessProtocol):
         self._network = network(self._write)
         limits = start.limits
         self._buffer = LineBuffer(2 * limits.message_bytes + LINE_ROOM_BYTES)  # base64 is longer
-        self._rate = OutputRate(clock, limits.messages_per_second, limits.output_bytes_per_second)
+        self._rate = Rate(clock, limits.messages_per_second, limits.output_bytes_per_second)
         self._watch: Watch | None = None
         self._late: IDelayedCall | None = None  # until it must be live
         self._held: IDelayedCall | None = None  # until more of its lines are handled
@@ -195,6 +195,7 @@ class StubProcess(ProcessProtocol):
         """
         None if no whole line is left, else the seconds until more may be handled.
         """
+        end = self._clock.seconds() + TURN_SECONDS
         for _ in range(TURN_LINES):
             wait = self._rate.wait()
             if wait:
@@ -207,6 +208,8 @@ class StubProcess(ProcessProtocol):
             self._handle(lines.decoded(line))
             if self._ended or (self._why and not self._stopping):
                 return None
+            if self._clock.seconds() >= end:
+                break
         return 0.0
 
     def _hold(self, held: bool) -> None:
