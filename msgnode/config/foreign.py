@@ -63,7 +63,7 @@ class ForeignOptions(Section):
     memory_bytes: StubMemory = 128 * 1024 * 1024
     message_bytes: Bytes = 1024 * 1024
     rate_messages: Count = 1000
-    rate_bytes: Count = 4 * 1024 * 1024
+    rate_bytes: Count = 1024 * 1024
     hang_seconds: Positive = 10.0
     cpu_share: Fraction = 0.8
     max_sockets: Count = 8

@@ -5,7 +5,7 @@ A domain that is linked, or could be, is never reached by a stub.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
 from typing import Any
 
@@ -22,6 +22,7 @@ from msgnode.links.exchange.node_parts import NodeParts
 from msgnode.protocol.address import is_multicast
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
+from msgnode.sessions.routing import ALLOCATED
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
 from msgnode.structures.time_slices import ADDRESSES
@@ -148,7 +149,9 @@ class StubDomains:
         if address[:9].lower() == "domain://" or is_multicast(address):
             return False
         owner = self._node.owners.owner(address)
-        return owner is not None and self._may_hold(owner, home)
+        if owner is None:
+            return False
+        return self._may_hold(owner, home) or bool(owner.bindings.get(address, 0) & ALLOCATED)
 
     def _may_hold(self, session: Session, home: str) -> bool:
         """
@@ -171,6 +174,8 @@ class StubDomains:
             return self.links is not None and self.links.is_held_elsewhere(address, session)
         if address[:9].lower() == "domain://":
             return True
+        if session.bindings.get(address, 0) & ALLOCATED:
+            return False
         is_answer = is_multicast(address) and bool(session.bindings.get(address))  # of one who listens
         return not is_answer and not self._may_hold(session, home)
 
@@ -230,11 +235,17 @@ class StubDomains:
             by_domain: dict[str, list[str]] = {}
             for address in some:
                 home = self._stub_home(address)
-                if home and not self._is_held_here(address, home):
+                if home and session.bindings.get(address, 0) & ALLOCATED:
+                    self._adopt_given(home, address, session)
+                elif home and not self._is_held_here(address, home):
                     by_domain.setdefault(home, []).append(address)
             for home, addresses in by_domain.items():
                 self._observe(home, addresses, session).addErrback(_not_told)
             yield
+
+    def _adopt_given(self, home: str, address: str, session: Session) -> None:
+        with suppress(Rejected):  # too many domains are in use
+            self.find(home).given.adopt(address, session)
 
     def _observe(self, home: str, addresses: list[str], session: Session) -> Deferred[None]:
         refused: Deferred[None] = Deferred()
@@ -252,6 +263,7 @@ class StubDomains:
         found = self._domains.get(home) if home else None
         if found is not None:
             found.subscriptions.unbound(address, session)
+            found.given.unbound(address, session)
 
 
 def _not_told(why: Failure) -> None:

@@ -152,14 +152,6 @@ class SendingTests(ForeignCase):
 
         self.assertEqual(413, self.ann.take()[0]["body"]["code"])
 
-    def test_no_addresses_are_allocated_there(self) -> None:
-        """
-        An allocation at the foreign node is refused in words: it would belong to this node there.
-        """
-        self.send(to="domain://msg-node.b.example/address-allocation", body={"value": {"number": 1}})
-
-        self.assertEqual(501, self.ann.take()[0]["body"]["code"])
-
     def test_only_senders_of_this_domain_may_send(self) -> None:
         """
         A sender of a third domain is refused: the foreign node would know no way back.

@@ -194,7 +194,8 @@ class LineBuffer:
         if end < 0:
             self._shorten()
             return None
-        line = bytes(self._data[self._start : end])
+        with memoryview(self._data) as view:
+            line = bytes(view[self._start : end])
         self._start = self._searched = end + 1
         return line
 

@@ -25,7 +25,7 @@ log = Logger()
 
 STATUSES = ("created", "in-progress", "live", "disconnected", "failed")
 LINE_ROOM_BYTES = 64 * 1024  # of a line, in addition to its message
-TURN_LINES, TURN_SECONDS = 64, 0.001  # at most, in one turn of the event loop
+TURN_LINES, TURN_SECONDS = 64, 0.0003  # at most, in one turn of the event loop
 MAX_STDERR_BYTES = 4096  # that are kept, the last ones
 DISCONNECT_SECONDS = 2.0  # for the stub's disconnect()
 TERMINATE_SECONDS = 1.0  # until SIGKILL follows SIGTERM
