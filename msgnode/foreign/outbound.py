@@ -233,7 +233,12 @@ class Outbound:
             self._fail(sent, why.code, why.reason, str(why))
 
     def stop(self, why: Rejected) -> None:
+        """
+        Tells the senders of all that waits, and of requests that the stub has taken, that no answer comes.
+        """
         self.refuse_all(why)
+        for sent, to in self.awaited.take_all():
+            self._answer(sent, to, UNCONFIRMED.code, text_of(UNCONFIRMED), UNCONFIRMED.reason)
         if self._look is not None and self._look.active():
             self._look.cancel()
 

@@ -17,7 +17,7 @@ from msgnode.foreign.connector import ConnectorStub
 from msgnode.foreign.fetch.code_store import CodeStore
 from msgnode.foreign.fetch.fetcher import StubFetcher
 from msgnode.foreign.lifecycle.stub_host import StubEvents, StubHost, StubStart
-from msgnode.foreign.proxy.guard import AddressGuard
+from msgnode.foreign.proxy.guard import AddressGuard, leads_here
 from msgnode.foreign.proxy.resolver import BoundedResolver
 from msgnode.foreign.sandbox.hosts import DenoHosts, DenoMissing, find_deno
 from msgnode.foreign.stubs import ForeignStubs, StubSurroundings
@@ -41,7 +41,7 @@ class GuardedHosts:
         listed = [*options.hosts]
         for stub in options.stub:
             listed += stub.hosts if stub.domain == start.domain else ()
-        guard = AddressGuard(self._resolver, self._reactor, listed)
+        guard = AddressGuard(self._resolver, self._reactor, listed, leads_here)
         hosts = DenoHosts(self._reactor, guard, options.deno or None, options.ca)
         return hosts.start(start, events)
 
@@ -83,7 +83,7 @@ def make_foreign(
     resolver = BoundedResolver(reactor.nameResolver)
 
     def guard(listed: list[str]) -> AddressGuard:
-        return AddressGuard(resolver, reactor, listed)
+        return AddressGuard(resolver, reactor, listed, leads_here)
 
     fetcher = StubFetcher(config.foreign, lambda: config.stubs, guard, reactor, run)
     directory = None if config.state == "none" else Path(config.state, DIRECTORY)

@@ -50,7 +50,9 @@ class StubNetworkTests(SynchronousTestCase):
             ("ws://[::1/", "Invalid IPv6 URL"),
             ("ws://203.0.113.7:99999/", "Port out of range"),
             ("ws://203.0.113.7/" + "x" * 10_000, "at most 8192"),
-            ("ws://user@203.0.113.8/", "203.0.113.8:80 is not among"),
+            ("ws://user@203.0.113.7/", "without a user"),
+            ("ws://203.0.113.8\\@203.0.113.7/", "without a backslash"),
+            ("ws://203.0.113.7\\@203.0.113.8/", "without a backslash"),
         ):
             (closed,) = self.open(1, url)
             self.assertEqual(("closed", 1006, False), (closed["k"], closed["code"], closed["clean"]))

@@ -11,7 +11,7 @@ from twisted.internet.stdio import StandardIO
 from twisted.protocols.basic import LineOnlyReceiver
 
 from msgnode.foreign.lifecycle.stub_host import StubHost, StubLimits, StubStart
-from msgnode.foreign.proxy.guard import AddressGuard
+from msgnode.foreign.proxy.guard import AddressGuard, leads_here
 from msgnode.foreign.sandbox.hosts import DenoHosts
 
 reactor: Any = global_reactor
@@ -59,7 +59,7 @@ class Driver(LineOnlyReceiver):
     events = Events
 
     def __init__(self, ca: str = "") -> None:
-        guard = AddressGuard(reactor.nameResolver, reactor, ("127.0.0.1", "::1"))
+        guard = AddressGuard(reactor.nameResolver, reactor, ("127.0.0.1", "::1"), leads_here)
         self._hosts = DenoHosts(reactor, guard, ca=ca)
         self._stubs: dict[str, StubHost] = {}
 

@@ -137,7 +137,7 @@ def test_the_certificate_of_a_foreign_node_is_checked(sandboxes: Sandboxes, tmp_
     def connecting(where: Sandboxes, port: str) -> Sandboxed:
         place = f"localhost:{port}"
         name = f"tls-{next(numbers)}"
-        return where.start(name, text, {key: f"wss://{place}/ws"}, [place], live_seconds=4.0)
+        return where.start(name, text, {key: f"wss://{place}/ws"}, [place])
 
     good = connecting(trusting, ports[0])
     bad = [connecting(sandboxes, ports[0]), connecting(trusting, ports[1])]
@@ -145,7 +145,7 @@ def test_the_certificate_of_a_foreign_node_is_checked(sandboxes: Sandboxes, tmp_
     good.stop()
     for stub in bad:
         assert "certificate" in str(stub.wait("status", "disconnected")) + str(stub.seen)
-        assert stub.ended() == "was not live within 4 s"
+        stub.stop()
     trusting.close()
     node.stop(signal.SIGKILL)
 

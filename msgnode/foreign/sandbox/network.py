@@ -107,6 +107,8 @@ class StubNetwork:
             host, port = parts.hostname, parts.port or PORTS.get(parts.scheme, 0)
         except ValueError as why:
             raise NotPermitted(str(why)) from None
+        if "@" in parts.netloc or "\\" in url:  # others read them in another way
+            raise NotPermitted(f"expected a URL without a user and without a backslash, not {url[:200]!r}")
         if parts.scheme not in schemes or not host:
             raise NotPermitted(f"expected a URL with {' or '.join(schemes)}, not {url[:200]!r}")
         if (host, port) not in self._hosts:

@@ -30,9 +30,7 @@ MAX_STDERR_BYTES = 4096  # that are kept, the last ones
 DISCONNECT_SECONDS = 2.0  # for the stub's disconnect()
 TERMINATE_SECONDS = 1.0  # until SIGKILL follows SIGTERM
 OUT_OF_MEMORY = "ran out of memory"
-UNREAD_MESSAGES = (
-    64  # as many times the longest message may wait in the node for a process that does not read
-)
+UNREAD_MESSAGES = 16  # times the longest message may wait in the node for a process that does not read
 STATUSES_SECONDS = 10.0  # of the permitted rate may come at once; each makes the node subscribe again
 CONSOLE_SECONDS = 20.0
 
