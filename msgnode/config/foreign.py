@@ -69,7 +69,7 @@ class ForeignOptions(Section):
     max_sockets: Count = 8
     max_requests: Count = 8
     connections_per_second: Positive = 1.0
-    requests_per_second: Positive = 50.0
+    requests_per_second: Positive = 20.0
     statuses_per_second: Positive = 5.0
     log_lines_per_second: Positive = 5.0
     queue_messages: Count = 1000

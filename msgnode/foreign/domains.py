@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 
 from msgnode.bus.components import ForeignDomains
 from msgnode.config.foreign import ForeignStub
-from msgnode.foreign.foreign_domain import ForeignDomain
+from msgnode.foreign.foreign_domain import STOPPING, ForeignDomain
 from msgnode.foreign.host_names import HostNames
 from msgnode.foreign.lifecycle.surroundings import Surroundings
 from msgnode.links.exchange.node_parts import NodeParts
@@ -50,6 +50,7 @@ class StubDomains:
         self._around = around
         self._traffic_recorder = traffic_recorder
         self._domains: dict[str, ForeignDomain] = {}
+        self._is_stopped = False
         self._sweeping = LoopingCall(self._sweep)
         self._sweeping.clock = around.clock
 
@@ -70,6 +71,7 @@ class StubDomains:
         """
         if self._sweeping.running:
             self._sweeping.stop()
+        self._is_stopped = True
         domains, self._domains = self._domains, {}
         return DeferredList([each.stop() for each in domains.values()], consumeErrors=True)
 
@@ -91,8 +93,10 @@ class StubDomains:
 
     def find(self, name: str) -> ForeignDomain:
         """
-        The domain of this name. Raises Rejected if there are too many.
+        The domain of this name. Raises Rejected if there are too many, or after `stop`.
         """
+        if self._is_stopped:
+            raise Rejected(STOPPING, 502, "no-path")
         found = self._domains.get(name)
         if found is None:
             if len(self._domains) >= self._around.options.max_domains:

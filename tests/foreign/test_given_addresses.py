@@ -139,9 +139,9 @@ class GivenAddressesTests(ForeignCase):
         request = self.ask()
         stub = self.hosts.last
         stub.end()
-        self.node.clock.advance(20)
+        self.node.clock.pump([1, 0])
         self.hosts.last.live()
-        self.node.clock.advance(20)
+        self.node.clock.pump([1] * 30)
         self.assertEqual([504], [message["body"]["code"] for message in self.ann.take()])
         self.hosts.last.answer(request, 200, value={"allocated": [ONE]})
         [given_back] = self.to_service()

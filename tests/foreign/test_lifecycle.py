@@ -218,7 +218,7 @@ class EndTests(ForeignCase):
                 self.hosts.last.end()
             self.node.clock.advance(0.5)
 
-        self.assertEqual([0, 0.5, 1.5, 3.5], starts)
+        self.assertEqual([0, 1, 3, 7], starts)
         self.assertEqual("failed", self.state())
         self.assertEqual(502, self.ann.take()[-1]["body"]["code"])
         self.send(id=9)
@@ -331,6 +331,9 @@ class EndTests(ForeignCase):
 
         self.assertTrue(self.hosts.last.is_stopped)
         self.assertEqual([502], [m["body"]["code"] for m in self.ann.take()])
+        self.send(id=8)
+        self.assertEqual([(8, 502)], [(m["id"], m["body"]["code"]) for m in self.ann.take()])
+        self.assertEqual(1, len(self.hosts.stubs))
 
     def test_stop_tells_who_waits_for_an_answer(self) -> None:
         """

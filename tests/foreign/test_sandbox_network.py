@@ -104,8 +104,8 @@ class StubNetworkTests(SynchronousTestCase):
             )
             self.tell(k="abort", s=number)
 
-        self.assertEqual(10, len(said))
-        self.assertEqual("a stub may make 50 requests in a second", said[0]["error"])
+        self.assertEqual(40, len(said))
+        self.assertEqual("a stub may make 20 requests in a second", said[0]["error"])
 
     def test_a_stub_has_few_sockets_at_once(self) -> None:
         """

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cable import Cable
 from tests.integration.process import Lines, NodeProcess
 from tests.integration.sandboxed import STUBS, TOP, Sandboxed, Sandboxes, is_gone
 from tests.support.authority import Authority
@@ -96,27 +95,6 @@ def test_a_stub_of_each_generation_carries_messages_both_ways(
     assert asked == {"id": 3, "type": "read", "from": FAR, "to": near, "body": {"a": 1}}
     assert stub.stop() == "was stopped"
     assert is_gone(stub.pid)
-
-
-def test_stubs_come_back_when_their_node_does(sandboxes: Sandboxes, node: NodeProcess) -> None:
-    """
-    The connection breaks, no other is made for a while; then the node is there again.
-    """
-    cable = Cable(node.ports["web"])
-    stubs = [
-        started(sandboxes, generation, cable.port, live_seconds=60.0)
-        for generation in ("activate", "systemjs", "matrix", "own")
-    ]
-    cable.cut()
-    for stub in stubs:
-        stub.wait("status", "disconnected")
-    cable.join()
-
-    for stub in stubs:
-        stub.live()
-
-    assert [stub.stop() for stub in stubs] == ["was stopped"] * len(stubs)
-    cable.close()
 
 
 def test_the_certificate_of_a_foreign_node_is_checked(sandboxes: Sandboxes, tmp_path: Path) -> None:

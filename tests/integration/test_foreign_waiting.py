@@ -100,7 +100,7 @@ def test_a_node_that_stops_answers_what_waits(config: Path) -> None:
         ("receipt", 502, "no-path"),
         ("response", 502, "no-path"),
     ]
-    assert node.stop() == 0
+    assert node.wait() == -signal.SIGTERM
     assert is_gone(pid)
 
 

@@ -260,7 +260,7 @@ class Lifecycle:
             self._give_up(Rejected(text[:500], 502, "no-path"), around.options.failed_seconds, FAILED)
             return
         self.record.change(DISCONNECTED, why)
-        limit = min(MAX_BACKOFF_SECONDS, 2.0 ** (self._failures - 1))
+        limit = min(MAX_BACKOFF_SECONDS, 2.0**self._failures)
         self._retry = around.clock.callLater(limit * (0.5 + around.chance() / 2), self._try_again)
 
     def _try_again(self) -> None:

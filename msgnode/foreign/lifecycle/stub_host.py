@@ -30,7 +30,7 @@ class StubLimits(Struct, frozen=True):
     sockets: int = 8
     requests: int = 8
     connections_per_second: float = 1.0
-    requests_per_second: float = 50.0
+    requests_per_second: float = 20.0
     statuses_per_second: float = 5.0
     log_lines_per_second: float = 5.0
 

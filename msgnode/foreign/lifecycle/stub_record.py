@@ -51,8 +51,9 @@ class StubRecord:
         """
         Notes another state.
         """
+        why = printable(" ".join(why.split()))[:MAX_TEXT_CHARS]
         if why:
-            self.last_error = printable(why)[:MAX_TEXT_CHARS]
+            self.last_error = why
         if state == self.state:
             return
         log.info(
@@ -60,7 +61,7 @@ class StubRecord:
             domain=self.domain,
             before=self.state,
             state=state,
-            why=f": {printable(why)[:MAX_TEXT_CHARS]}" if why else "",
+            why=f": {why}" if why else "",
         )
         self.state, self.since = state, self._wall()
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
+from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.address import IPv4Address as TCP4
 from twisted.internet.address import IPv6Address as TCP6
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
 from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint
 from twisted.internet.error import DNSLookupError
 from twisted.internet.interfaces import IHostnameResolver, IResolutionReceiver, IStreamClientEndpoint
@@ -79,6 +80,8 @@ class AddressGuard:
 
         A name of which one address is refused is refused: no owner of a public name needs that.
         """
+        if isIPAddress(host) or isIPv6Address(host):  # a resolver would take a thread for it
+            return maybeDeferred(self._checked, [host], host, port)
         resolving = _Resolution(host)
         late = self._clock.callLater(RESOLVE_SECONDS, resolving.found.cancel)
         self._resolver.resolveHostName(resolving, host, port)

@@ -128,7 +128,7 @@ def main() -> None:
     parent = os.getppid()
     os.chdir(readable)
     os.setsid()
-    os.setpriority(os.PRIO_PROCESS, 0, 10)
+    os.setpriority(os.PRIO_PROCESS, 0, 19)
     call("prctl", NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     missing = {}
     for step in (namespaces, files, processes):
