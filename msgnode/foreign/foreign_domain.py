@@ -191,12 +191,12 @@ class ForeignDomain:
             self.subscriptions.flush()
             self.outbound.may_send()
 
-    def received(self, message: bytes, process: StubInstance) -> None:
+    def received(self, message: bytes, process: StubInstance) -> int:
         self.lifecycle.used()
         if process is not self._speaking:
             self._speaking = process
             self._inbound.started_again()
-        self._inbound.receive(message)
+        return self._inbound.receive(message)
 
     def gave_up(self, why: Rejected) -> None:
         with self._node.ingress.together:

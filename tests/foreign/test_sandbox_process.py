@@ -88,6 +88,18 @@ class StubProcessTests(SynchronousTestCase):
         self.assertEqual(list(range(250)), ids)
         self.assertFalse(self.transport.paused)
 
+    def test_a_message_to_many_counts_as_many(self) -> None:
+        """
+        A list of recipients costs the node as much as so many messages.
+        """
+        self.live()
+        self.told.counts_as = 200
+        self.world.say(posted(1), posted(2))
+        first = len(self.told.of("posted"))
+        self.reactor.advance(1.5)
+
+        self.assertEqual((1, 2), (first, len(self.told.of("posted"))))
+
     def test_many_lines_of_one_read_are_handled_in_several_turns(self) -> None:
         """
         So that the reactor does other things between.

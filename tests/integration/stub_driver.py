@@ -30,8 +30,9 @@ class Events:
     def _tell(self, *event: Any) -> None:
         self._driver.tell(self._name, *event)
 
-    def posted(self, message: bytes) -> None:
+    def posted(self, message: bytes) -> int:
         self._driver.sendLine(b'["%b", "posted", %b]' % (self._name.encode(), message))
+        return 1
 
     def status(self, value: str, desc: str) -> None:
         self._tell("status", value, desc)

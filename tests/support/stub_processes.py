@@ -89,9 +89,11 @@ class Told:
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
         self.limits: Counter[str] = Counter()
+        self.counts_as = 1
 
-    def posted(self, message: bytes) -> None:
+    def posted(self, message: bytes) -> int:
         self.events.append(("posted", message))
+        return self.counts_as
 
     def status(self, value: str, desc: str) -> None:
         self.events.append(("status", value, desc))

@@ -224,9 +224,10 @@ class Lifecycle:
         if before is not None:
             before.stop()
 
-    def posted(self, process: StubInstance, message: bytes) -> None:
+    def posted(self, process: StubInstance, message: bytes) -> int:
         if process is self.current or process is self.trial.process:
-            self._traffic.received(message, process)
+            return self._traffic.received(message, process)
+        return 1
 
     def limited(self, process: StubInstance, limit: str) -> None:
         self.record.limits[limit] += 1

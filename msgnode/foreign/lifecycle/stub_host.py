@@ -56,9 +56,10 @@ class StubEvents(Protocol):
     Events that a stub's process reports to the node.
     """
 
-    def posted(self, message: bytes) -> None:
+    def posted(self, message: bytes) -> int:
         """
-        One JSON object that the stub put on its bus: UTF-8, of at most `limits.message_bytes`.
+        One JSON object that the stub put on its bus: UTF-8, of at most `limits.message_bytes`. Returns as how
+        many messages it counts.
         """
 
     def status(self, value: str, desc: str) -> None:

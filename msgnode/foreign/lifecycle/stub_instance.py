@@ -31,7 +31,7 @@ class InstanceListener(Protocol):
     """
 
     def status_changed(self, process: "StubInstance", desc: str) -> None: ...
-    def posted(self, process: "StubInstance", message: bytes) -> None: ...
+    def posted(self, process: "StubInstance", message: bytes) -> int: ...
     def limited(self, process: "StubInstance", limit: str) -> None: ...
     def ready(self, process: "StubInstance") -> None: ...
     def ended(self, process: "StubInstance", why: str) -> None: ...
@@ -100,9 +100,8 @@ class StubInstance:
 
     # -- StubEvents ----------------------------------------------------------------
 
-    def posted(self, message: bytes) -> None:
-        if not self.is_over:
-            self._listener.posted(self, message)
+    def posted(self, message: bytes) -> int:
+        return 1 if self.is_over else self._listener.posted(self, message)
 
     def status(self, value: str, desc: str) -> None:
         state = _STATUSES.get(value)

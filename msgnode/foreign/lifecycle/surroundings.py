@@ -44,7 +44,11 @@ class Traffic(Protocol):
         """
 
     def may_send(self) -> None: ...
-    def received(self, message: bytes, process: StubInstance) -> None: ...
+    def received(self, message: bytes, process: StubInstance) -> int:
+        """
+        Receives a message of the stub; returns as how many it counts.
+        """
+
     def gave_up(self, why: Rejected) -> None:
         """
         No stub can be run for now.

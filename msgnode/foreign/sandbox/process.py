@@ -266,7 +266,7 @@ class StubProcess(ProcessProtocol):
         most = self._start.limits.message_bytes
         if len(message) > most or not message.startswith(b"{"):
             raise BadLine(f"expected a message that is an object of at most {most} bytes")
-        self._events.posted(message)
+        self._rate.take(0, self._events.posted(message) - 1)  # a line has been taken for it
 
     def _status(self, value: str, desc: str) -> None:
         if not self._statuses.take():
