@@ -87,7 +87,7 @@ class FetcherTests(SynchronousTestCase):
             self.options, lambda: self.stubs, self.make_guard, self.clock, maybeDeferred
         )
 
-    def make_guard(self, listed: list[str]) -> MemoryGuard:
+    def make_guard(self, listed: list[str], owner: str) -> MemoryGuard:
         self.listed.append(listed)
         return self.guard
 

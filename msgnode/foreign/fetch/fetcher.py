@@ -46,14 +46,15 @@ class StubFetcher:
     The fetcher of stubs over HTTP, and from the directory of stubs that this node serves.
 
     `directory` names that directory, "" for none; `guard` makes the guard for places that are listed, in
-    addition to all public ones. `run` reads files, perhaps in a thread.
+    addition to all public ones, and for a listed domain ("" for another one). `run` reads files, perhaps in a
+    thread.
     """
 
     def __init__(
         self,
         options: ForeignOptions,
         directory: Callable[[], str],
-        guard: Callable[[list[str]], Guard],
+        guard: Callable[[list[str], str], Guard],
         reactor: Any,
         run: Callable[..., Deferred[Any]],
     ) -> None:
@@ -96,9 +97,9 @@ class StubFetcher:
     def _places(self, domain: str, stub: ForeignStub | None, kept: StubCode | None) -> list[Place]:
         listed = [*self._options.hosts, *(stub.hosts if stub is not None else ())]
         if stub is not None and stub.url:
-            download = self._download([*listed, _host_port(stub.url)])
+            download = self._download([*listed, _host_port(stub.url)], domain)
             return [Place(stub.url, partial(self._files, download, domain, stub.url.removesuffix(CODE)))]
-        download = self._download(listed)
+        download = self._download(listed, domain if stub is not None else "")
         base = f"https://{domain}{WELL_KNOWN}"
         catalogue = Catalogue(domain, download, self._options.max_code_bytes)
         path = Path(self._directory(), f"{domain}{CODE}")
@@ -108,8 +109,8 @@ class StubFetcher:
             Place(catalogue.url, partial(catalogue.fetch, kept)),
         ]
 
-    def _download(self, listed: list[str]) -> Download:
-        return Download(self._options, self._guard(listed), self._reactor)
+    def _download(self, listed: list[str], owner: str) -> Download:
+        return Download(self._options, self._guard(listed, owner), self._reactor)
 
     async def _files(self, download: Download, domain: str, base: str) -> StubCode:
         code = await download.get(f"{base}{CODE}", self._options.max_code_bytes)
