@@ -16,7 +16,7 @@ for (let i = 0; i < TIMES; i++) bus.postMessage({id: 1, to: 'x', body: {}});
 MESSAGE = "{id: i, type: 'update', from: 'hyperty://NAME/1', to: 'runtime://a.example/bob', body: {i}}"
 NAMED = f"for (let i = 0; i < TIMES; i++) bus.postMessage({MESSAGE});"
 # Says what it got to a client, if it is done once.
-REACHING = """
+REACHING = """again
 (async () => {
   let value;
   try { value = 'got ' + await (ATTEMPT) } catch (e) { value = 'refused: ' + (e.message || e) }
@@ -70,16 +70,17 @@ FLOODS = {
     "small messages": "for (;;) bus.postMessage({});",
     "lines of its console": "for (;;) console.log('x');",
     "refused connections": "const c = () => (new WebSocket('ws://127.0.0.1:9/').onclose = c); c(); c(); c();",
-    "connections": "const s = new WebSocket('ws://127.0.0.1:PORT/'); setTimeout(() => s.close())",
-    "requests": "fetch('http://127.0.0.1:9/').catch(() => 0)",
-    "changes of its status": f"for (const value of ['live', 'disconnected']) {STATUS}",
+    "connections": "again const s = new WebSocket('ws://127.0.0.1:PORT/'); setTimeout(() => s.close())",
+    "requests": "again fetch('http://127.0.0.1:9/').catch(() => 0)",
+    "changes of its status": f"again for (const value of ['live', 'disconnected']) {STATUS}",
     "timers": "const more = () => setTimeout(more); for (let i = 0; i < 1000; i++) more();",
 }
 
 
 def code_of(body: str, domain: str, port: int = 9, is_endless: bool = False) -> str:
     """
-    A stub of the domain that says it is live, and does this from then on, endlessly or once.
+    A stub of the domain that says it is live, and does this from then on, endlessly or once. What begins with
+    `again` is done again and again.
     """
     if body == "silent":
         return activating("")
@@ -87,6 +88,8 @@ def code_of(body: str, domain: str, port: int = 9, is_endless: bool = False) -> 
         return activating(body)
     body = body.replace("OWN", domain).replace("PORT", str(port))
     body = body.replace("TIMES", "1e9" if is_endless else "1")
-    if is_endless and not body.lstrip().startswith(("for", "const", "Object")):
-        body = f"const again = () => {{ {body}; setTimeout(again) }}; for (let i = 0; i < 20; i++) again();"
+    once = body.removeprefix("again")
+    if body != once:
+        loop = f"const again = () => {{ {once}; setTimeout(again) }}; for (let i = 0; i < 20; i++) again();"
+        body = loop if is_endless else once
     return activating(f"{SAY_LIVE} setTimeout(() => {{ {body} }})")
