@@ -26,6 +26,7 @@ from msgnode.config.sections import (
     RegistryOptions,
     Seconds,
     Section,
+    Share,
 )
 
 Kind = Literal["web", "line", "admin", "node"]
@@ -35,7 +36,6 @@ FromCheck = Literal["off", "log", "refuse"]
 MessageToken = Literal["off", "require"]
 Trust = Literal["verified", "claimed"]
 Effect = Literal["permit", "deny"]
-Share = Annotated[float, Meta(ge=0, le=1)]
 MessageIdentity = Literal["ignore", "mark", "refuse"]
 Leasers = Literal["anybody", "unverified", "verified"]
 Auth = Literal["none", "optional", "required"]

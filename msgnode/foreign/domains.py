@@ -5,7 +5,7 @@ A domain that is linked, or could be, is never reached by a stub.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
 from typing import Any
 
@@ -15,13 +15,14 @@ from twisted.python.failure import Failure
 
 from msgnode.bus.components import ForeignDomains
 from msgnode.config.foreign import ForeignStub
-from msgnode.foreign.foreign_domain import ForeignDomain
+from msgnode.foreign.foreign_domain import STOPPING, ForeignDomain
 from msgnode.foreign.host_names import HostNames
-from msgnode.foreign.lifecycle import Surroundings
+from msgnode.foreign.lifecycle.surroundings import Surroundings
 from msgnode.links.exchange.node_parts import NodeParts
 from msgnode.protocol.address import is_multicast
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
+from msgnode.sessions.routing import ALLOCATED
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
 from msgnode.structures.time_slices import ADDRESSES
@@ -49,6 +50,7 @@ class StubDomains:
         self._around = around
         self._traffic_recorder = traffic_recorder
         self._domains: dict[str, ForeignDomain] = {}
+        self._is_stopped = False
         self._sweeping = LoopingCall(self._sweep)
         self._sweeping.clock = around.clock
 
@@ -69,6 +71,7 @@ class StubDomains:
         """
         if self._sweeping.running:
             self._sweeping.stop()
+        self._is_stopped = True
         domains, self._domains = self._domains, {}
         return DeferredList([each.stop() for each in domains.values()], consumeErrors=True)
 
@@ -90,8 +93,10 @@ class StubDomains:
 
     def find(self, name: str) -> ForeignDomain:
         """
-        The domain of this name. Raises Rejected if there are too many.
+        The domain of this name. Raises Rejected if there are too many, or after `stop`.
         """
+        if self._is_stopped:
+            raise Rejected(STOPPING, 502, "no-path")
         found = self._domains.get(name)
         if found is None:
             if len(self._domains) >= self._around.options.max_domains:
@@ -148,7 +153,9 @@ class StubDomains:
         if address[:9].lower() == "domain://" or is_multicast(address):
             return False
         owner = self._node.owners.owner(address)
-        return owner is not None and self._may_hold(owner, home)
+        if owner is None:
+            return False
+        return self._may_hold(owner, home) or bool(owner.bindings.get(address, 0) & ALLOCATED)
 
     def _may_hold(self, session: Session, home: str) -> bool:
         """
@@ -171,6 +178,8 @@ class StubDomains:
             return self.links is not None and self.links.is_held_elsewhere(address, session)
         if address[:9].lower() == "domain://":
             return True
+        if session.bindings.get(address, 0) & ALLOCATED:
+            return False
         is_answer = is_multicast(address) and bool(session.bindings.get(address))  # of one who listens
         return not is_answer and not self._may_hold(session, home)
 
@@ -230,11 +239,17 @@ class StubDomains:
             by_domain: dict[str, list[str]] = {}
             for address in some:
                 home = self._stub_home(address)
-                if home and not self._is_held_here(address, home):
+                if home and session.bindings.get(address, 0) & ALLOCATED:
+                    self._adopt_given(home, address, session)
+                elif home and not self._is_held_here(address, home):
                     by_domain.setdefault(home, []).append(address)
             for home, addresses in by_domain.items():
                 self._observe(home, addresses, session).addErrback(_not_told)
             yield
+
+    def _adopt_given(self, home: str, address: str, session: Session) -> None:
+        with suppress(Rejected):  # too many domains are in use
+            self.find(home).given.adopt(address, session)
 
     def _observe(self, home: str, addresses: list[str], session: Session) -> Deferred[None]:
         refused: Deferred[None] = Deferred()
@@ -252,6 +267,7 @@ class StubDomains:
         found = self._domains.get(home) if home else None
         if found is not None:
             found.subscriptions.unbound(address, session)
+            found.given.unbound(address, session)
 
 
 def _not_told(why: Failure) -> None:

@@ -7,18 +7,21 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from msgnode.foreign.given_addresses import GivenAddresses
 from msgnode.foreign.host_names import HostNames
 from msgnode.foreign.inbound import Inbound, Taker
-from msgnode.foreign.lifecycle import Lifecycle, Surroundings, limits_of
+from msgnode.foreign.lifecycle.lifecycle import Lifecycle
+from msgnode.foreign.lifecycle.start_options import limits_of
+from msgnode.foreign.lifecycle.stub_instance import StubInstance
+from msgnode.foreign.lifecycle.stub_record import StubRecord
+from msgnode.foreign.lifecycle.surroundings import Surroundings
 from msgnode.foreign.outbound import Outbound
-from msgnode.foreign.stub_instance import StubInstance
-from msgnode.foreign.stub_record import StubRecord
 from msgnode.foreign.stub_session import make_session
 from msgnode.foreign.subscriptions import Subscriptions
 from msgnode.links.exchange.envelopes import without_via
 from msgnode.links.exchange.node_parts import NodeParts
 from msgnode.policy.enforcement.points import OUT
-from msgnode.protocol.errors import NotOffered, Rejected
+from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, recall
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
@@ -43,7 +46,6 @@ class ForeignDomain:
         self.record = StubRecord(domain, around.wall)
         self.takers: list[Taker] = []
         self._speaking: StubInstance | None = None
-        self._node_there = f"domain://msg-node.{domain}/"
         self._node = node
         self._names = names
         self._around = around
@@ -61,7 +63,18 @@ class ForeignDomain:
             self.subscriptions.is_decided,
             lambda: self.lifecycle.is_live,
             self._note,
+            lambda header: self.given.undelivered(header),
             self._bounds,
+            around.clock,
+        )
+        self.given = GivenAddresses(
+            node,
+            names,
+            self.subscriptions,
+            self.post,
+            lambda: self._me().removesuffix("/sm"),
+            self.lifecycle.want,
+            self._note,
             around.clock,
         )
         self._inbound = Inbound(
@@ -108,9 +121,20 @@ class ForeignDomain:
             raise why
         if self._names.home(message.from_) == self._names.own:
             self.subscriptions.send_from(message.from_, session)
-        self.outbound.send(message, session)
+        if self.given.is_service(message.to):
+            self._send_to_service(message, session)
+        else:
+            self.outbound.send(message, session)
         self.lifecycle.needs_connection()
         self._deliver_here(message, session)
+
+    def _send_to_service(self, message: Message, session: Session) -> None:
+        self.given.sent(message, session)
+        try:
+            self.outbound.send(message, session)
+        except Rejected:
+            self.given.undelivered(message)
+            raise
 
     def _deliver_here(self, message: Message, session: Session) -> None:
         """
@@ -126,8 +150,8 @@ class ForeignDomain:
         if len(message.data) > self.max_bytes:
             text = f"a message to {self.domain} has at most {self.max_bytes} bytes, not {len(message.data)}"
             raise Rejected(text, 413, "too-long")
-        if str(message.to).startswith(self._node_there) and str(message.to).endswith("address-allocation"):
-            raise NotOffered(f"{self.domain} is reached by a stub, through which no addresses are allocated")
+        if self.given.is_service(message.to):
+            self.given.check(message, session)
         home = self._names.home(message.from_)
         is_answer = home == self.domain and bool(session.bindings.get(message.from_))  # of an observer
         if home != self._names.own and not is_answer:
@@ -149,7 +173,8 @@ class ForeignDomain:
     # -- Traffic -------------------------------------------------------------------------
 
     def is_needed(self) -> bool:
-        return self.outbound.is_needed or self.subscriptions.observed > 0 or bool(self.record.connectors)
+        is_listened_for = self.subscriptions.observed > 0 or len(self.given) > 0
+        return self.outbound.is_needed or is_listened_for or bool(self.record.connectors)
 
     def became_live(self) -> None:
         with self._node.ingress.together:
@@ -166,12 +191,12 @@ class ForeignDomain:
             self.subscriptions.flush()
             self.outbound.may_send()
 
-    def received(self, message: bytes, process: StubInstance) -> None:
+    def received(self, message: bytes, process: StubInstance) -> int:
         self.lifecycle.used()
         if process is not self._speaking:
             self._speaking = process
             self._inbound.started_again()
-        self._inbound.receive(message)
+        return self._inbound.receive(message)
 
     def gave_up(self, why: Rejected) -> None:
         with self._node.ingress.together:
@@ -198,15 +223,19 @@ class ForeignDomain:
             self.outbound.released(addresses)
 
     def _all_takers(self) -> list[Taker]:
-        return [self.subscriptions.answered, *self.takers, self._answered]
+        return [self.subscriptions.answered, self.given.take, *self.takers, self._answered]
 
     def _answered(self, message: Message) -> bool:
         """
         Notes an answer; one that comes too late is taken, for its request was answered in its place.
         """
-        if self._names.home(message.from_) == self.domain and not self.outbound.awaited.answered(message):
+        if self._names.home(message.from_) != self.domain:
+            return False
+        if not self.outbound.awaited.answered(message):
             self._note("old-answer")
+            self.given.refuse(message)
             return True
+        self.given.answered(message)
         return False
 
     def _carry(self, node: str, data: bytes) -> None:
@@ -239,5 +268,6 @@ class ForeignDomain:
         stopped = self.lifecycle.stop()
         self.outbound.stop(Rejected(STOPPING, 502, "no-path"))
         self.subscriptions.stop()
+        self.given.stop()
         self.session.ended = True
         return stopped

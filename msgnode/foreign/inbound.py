@@ -2,6 +2,7 @@
 Messages that a stub posts: they are believed for its own domain only, and go to clients here only.
 """
 
+import re
 from collections.abc import Callable
 from copy import copy
 from hashlib import blake2b
@@ -27,6 +28,8 @@ from msgnode.structures.log_limits import FailureLog, StrangerLog, printable
 from msgnode.structures.recent_keys import RecentKeys
 from msgnode.transport.cork import corked
 
+# Senders that others could take for another domain's: with a user, a backslash, or a scheme of the node.
+_OTHERWISE_READ = re.compile(r"[^/?#]*:/*[^/?#]*[@\\]|(mn|global):", re.IGNORECASE)
 REPEATED_SECONDS = 30.0
 MAX_RECENT = 10_000
 
@@ -82,25 +85,30 @@ class Inbound:
         """
         self._before, self._recent = self._recent, self._make_recent()
 
-    def receive(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> int:
         """
-        Receives what the stub has posted. Never raises.
+        Receives what the stub has posted; returns the number of its recipients. Never raises.
         """
         with self._node.ingress.together:
             try:
-                self._receive(data)
+                return self._receive(data)
             except Exception:
                 self._note("failed")
                 self._failures.note(
                     "a message of the stub of {domain} failed", Failure(), domain=self._domain
                 )
+        return 1
 
-    def _receive(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> int:
         try:
             message = self._read(data)
         except Malformed as why:
             self._drop(why.reason or "malformed")
-            return
+            return 1
+        self._take(message)
+        return 1 if isinstance(message.to, str) else len(message.to)
+
+    def _take(self, message: Message) -> None:
         if self._is_echo(message):
             self._note("echo")
             return
@@ -168,7 +176,7 @@ class Inbound:
         Raises Rejected for a sender of another domain, and for an address that is neither of this node's
         clients nor of the stub's domain.
         """
-        if self._names.home(message.from_) != self._domain:
+        if self._names.home(message.from_) != self._domain or _OTHERWISE_READ.match(message.from_):
             raise Rejected(
                 f"the stub of {self._domain} may not send from {message.from_!r}"[:300], 403, "peer"
             )

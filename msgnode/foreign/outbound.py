@@ -44,7 +44,8 @@ class Outbound:
     The queue to one domain's stub. Beyond its bounds the newest message is refused.
 
     `post` gives a message to the stub; False if it takes none now. `may_leave` says if answers to an address
-    find their way back. `is_live`: is the foreign node reached?
+    find their way back. `is_live`: is the foreign node reached? `undelivered` gets the header of a message
+    that did not leave.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Outbound:
         may_leave: Callable[[str], bool],
         is_live: Callable[[], bool],
         note: Callable[[str], None],
+        undelivered: Callable[[Message], None],
         options: Callable[[], tuple[int, int, float]],
         clock: IReactorTime,
     ) -> None:
@@ -68,6 +70,7 @@ class Outbound:
         self._may_leave = may_leave
         self._is_live = is_live
         self._note = note
+        self._undelivered = undelivered
         self._options = options
         self._clock = clock
         self._queue = MessageQueue(UNBOUNDED, UNBOUNDED)  # `_check_room` has the bounds, which may change
@@ -230,7 +233,12 @@ class Outbound:
             self._fail(sent, why.code, why.reason, str(why))
 
     def stop(self, why: Rejected) -> None:
+        """
+        Tells the senders of all that waits, and of requests that the stub has taken, that no answer comes.
+        """
         self.refuse_all(why)
+        for sent, to in self.awaited.take_all():
+            self._answer(sent, to, UNCONFIRMED.code, text_of(UNCONFIRMED), UNCONFIRMED.reason)
         if self._look is not None and self._look.active():
             self._look.cancel()
 
@@ -259,6 +267,7 @@ class Outbound:
 
     def _fail(self, sent: Sent, code: int, reason: str, text: str) -> None:
         self._note(reason)
+        self._undelivered(sent.header())
         if sent.receipt:
             self.receipts.finish(sent.header(), code, text, reason, self._here(sent))
         for to in sent.awaited:

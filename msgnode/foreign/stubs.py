@@ -18,8 +18,8 @@ from msgnode.foreign.connector import ConnectorStub
 from msgnode.foreign.domains import StubDomains
 from msgnode.foreign.fetch.code_store import CodeStore
 from msgnode.foreign.fetch.fetcher import Fetcher
-from msgnode.foreign.stub_host import StubHosts
-from msgnode.foreign.stub_record import STATES
+from msgnode.foreign.lifecycle.stub_host import LIMITS, StubHosts
+from msgnode.foreign.lifecycle.stub_record import STATES
 from msgnode.links.exchange.node_parts import NodeParts
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.session_table import TrafficRecorder
@@ -132,7 +132,10 @@ class ForeignStubs:
     def _running(self) -> list[str]:
         found = [(each.domain, each.lifecycle) for each in self.domains or ()]
         return [
-            domain for domain, own in found for process in (own.current, own.candidate) if process is not None
+            domain
+            for domain, own in found
+            for process in (own.current, own.trial.process)
+            if process is not None
         ]
 
     # -- operators -----------------------------------------------------------------------
@@ -158,6 +161,15 @@ class ForeignStubs:
         found: Counter[str] = Counter()
         for each in self.domains or ():
             found.update(each.record.counts)
+        return found
+
+    def limits(self) -> Counter[str]:
+        """
+        How often the stubs have reached their limits.
+        """
+        found = Counter(dict.fromkeys(LIMITS, 0))
+        for each in self.domains or ():
+            found.update(each.record.limits)
         return found
 
     def act(self, name: str, what: str) -> dict[str, Any]:

@@ -99,6 +99,26 @@ class Subscriptions:
             self.flush()
         return found.is_decided
 
+    def given(self, address: str, session: Session) -> None:
+        """
+        Notes an address that the foreign node has given to the session: it is subscribed there if the node is
+        reached again, perhaps without its memory. Raises Rejected if there are too many addresses.
+        """
+        found = self._find(address, session)
+        self._add(session, found.senders, found)
+        found.is_decided = found.is_confirmed = True
+        self._fresh.pop(address, None)
+
+    def given_back(self, address: str, session: Session) -> None:
+        """
+        The session has an address no more that the foreign node had given to it.
+        """
+        found = self._addresses.get(address)
+        if found is not None and session in found.senders:
+            self._remove(session, found.senders, found)
+            if not found.senders and not found.observers:
+                del self._addresses[address]
+
     def is_decided(self, address: str) -> bool:
         found = self._addresses.get(address)
         return found is None or found.is_decided

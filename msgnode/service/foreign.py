@@ -9,17 +9,16 @@ from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IHostnameResolver
 
 from msgnode.config.foreign import Connector
 from msgnode.config.schema import Config, ConfigError
 from msgnode.foreign.connector import ConnectorStub
 from msgnode.foreign.fetch.code_store import CodeStore
 from msgnode.foreign.fetch.fetcher import StubFetcher
-from msgnode.foreign.proxy.guard import AddressGuard
-from msgnode.foreign.proxy.resolver import BoundedResolver
+from msgnode.foreign.lifecycle.stub_host import StubEvents, StubHost, StubStart
+from msgnode.foreign.proxy.guard import AddressGuard, leads_here
+from msgnode.foreign.proxy.resolver import OTHERS, BoundedResolver
 from msgnode.foreign.sandbox.hosts import DenoHosts, DenoMissing, find_deno
-from msgnode.foreign.stub_host import StubEvents, StubHost, StubStart
 from msgnode.foreign.stubs import ForeignStubs, StubSurroundings
 from msgnode.node import Node
 
@@ -31,17 +30,17 @@ class GuardedHosts:
     A starter of stubs in Deno. Each has a guard of its own, which permits what is listed for it.
     """
 
-    def __init__(self, config: Config, reactor: Any, resolver: IHostnameResolver) -> None:
+    def __init__(self, config: Config, reactor: Any, resolver: BoundedResolver) -> None:
         self._config = config
         self._reactor = reactor
         self._resolver = resolver
 
     def start(self, start: StubStart, events: StubEvents) -> StubHost:
         options = self._config.foreign
-        listed = [*options.hosts]
-        for stub in options.stub:
-            listed += stub.hosts if stub.domain == start.domain else ()
-        guard = AddressGuard(self._resolver, self._reactor, listed)
+        stub = next((each for each in options.stub if each.domain == start.domain), None)
+        listed = [*options.hosts, *(stub.hosts if stub is not None else ())]
+        resolver = self._resolver.share(start.domain if stub is not None else OTHERS)
+        guard = AddressGuard(resolver, self._reactor, listed, leads_here)
         hosts = DenoHosts(self._reactor, guard, options.deno or None, options.ca)
         return hosts.start(start, events)
 
@@ -82,8 +81,8 @@ def make_foreign(
     check_deno(config)
     resolver = BoundedResolver(reactor.nameResolver)
 
-    def guard(listed: list[str]) -> AddressGuard:
-        return AddressGuard(resolver, reactor, listed)
+    def guard(listed: list[str], owner: str) -> AddressGuard:
+        return AddressGuard(resolver.share(owner), reactor, listed, leads_here)
 
     fetcher = StubFetcher(config.foreign, lambda: config.stubs, guard, reactor, run)
     directory = None if config.state == "none" else Path(config.state, DIRECTORY)

@@ -197,8 +197,9 @@ def _services(options: Options, reactor: Any, log_levels: LogLevels | None) -> l
         # The admin listener still answers while clients are notified that the node stops.
         *(listener for listener in listening if listener.kind == "admin"),
         *((streams,) if streams is not None else ()),
-        foreign,
         node.sessions,
+        # It stops before the clients are sent away: they get answers to what waits for foreign domains.
+        foreign,
         logins,
         *brokers,
         *(listener for listener in listening if listener.kind != "admin"),

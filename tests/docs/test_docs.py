@@ -23,8 +23,9 @@ from msgnode.config.foreign import ForeignStub
 from msgnode.config.loader import check
 from msgnode.config.schema import Config, ConfigError, Listen, PoolAddresses
 from msgnode.connectors.node_websocket import UNSUPPORTED
-from msgnode.foreign.stub_record import EVENTS
-from msgnode.foreign.stub_record import STATES as STATES_OF_STUBS
+from msgnode.foreign.lifecycle.stub_host import LIMITS
+from msgnode.foreign.lifecycle.stub_record import EVENTS
+from msgnode.foreign.lifecycle.stub_record import STATES as STATES_OF_STUBS
 from msgnode.links.operations import AdminState, LinkState
 from msgnode.mining.mined.slo_file import parse_slos
 from msgnode.protocol import close_codes
@@ -315,7 +316,8 @@ def test_operations_names_every_metric_of_foreign_stubs():
     found = [(cells[0].strip("`"), *cells[1].split(", ")) for cells in documented]
 
     assert known == found
-    assert [] == [event for event in EVENTS if f"`{event}`" not in documented[-1][2]]
+    assert [] == [event for event in EVENTS if f"`{event}`" not in documented[-2][2]]
+    assert [] == [limit for limit in LIMITS if f"`{limit}`" not in documented[-1][2]]
     states = [cells[0].strip("`") for cells in rows("docs/foreign-domains.md", "## For operators")]
     assert list(STATES_OF_STUBS) == states
 

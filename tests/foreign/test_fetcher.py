@@ -3,18 +3,19 @@ Where the code of a stub is looked for, over HTTP in memory.
 """
 
 import json
-from base64 import b64encode
+from hashlib import sha256
 from typing import Any
 
-from twisted.internet.defer import Deferred, fail, maybeDeferred, succeed
+from twisted.internet.defer import CancelledError, Deferred, fail, maybeDeferred, succeed
+from twisted.internet.error import DNSLookupError
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
 from msgnode.config.foreign import ForeignOptions, ForeignStub
-from msgnode.foreign.fetch.fetcher import StubFetcher, read_catalogue
-from msgnode.foreign.fetch.stub_code import Unusable
+from msgnode.foreign.fetch.fetcher import StubFetcher
+from msgnode.foreign.fetch.stub_code import StubCode, Unusable
 from msgnode.foreign.proxy.guard import NotPermitted
 from tests.support.back_ends import Memory
 from tests.support.fakes import directory
@@ -56,9 +57,12 @@ class MemoryGuard:
         self.wires = wires
         self.refused = refused
         self.checked: list[tuple[str, int]] = []
+        self.silent = False
 
     def check(self, host: str, port: int) -> Deferred[list[str]]:
         self.checked.append((host, port))
+        if self.silent:  # as one that is resolved forever
+            return Deferred(lambda found: found.errback(DNSLookupError("not found in time")))
         if host in self.refused:
             return fail(NotPermitted(f"{host}:{port} has the address 127.0.0.1, which is not public"))
         return succeed(["192.0.2.1"])
@@ -83,13 +87,13 @@ class FetcherTests(SynchronousTestCase):
             self.options, lambda: self.stubs, self.make_guard, self.clock, maybeDeferred
         )
 
-    def make_guard(self, listed: list[str]) -> MemoryGuard:
+    def make_guard(self, listed: list[str], owner: str) -> MemoryGuard:
         self.listed.append(listed)
         return self.guard
 
-    def fetch(self, domain: str = "b.example", url: str = BASE + ".ps.js") -> Any:
-        stub = ForeignStub(domain=domain, url=url, hosts=["10.0.0.2:2"]) if url else None
-        fetched = self.fetcher.fetch(domain, stub)
+    def fetch(self, url: str = BASE + ".ps.js", kept: StubCode | None = None, digest: str = "") -> Any:
+        stub = ForeignStub(domain="b.example", url=url, hosts=["10.0.0.2:2"], digest=digest)
+        fetched = self.fetcher.fetch("b.example", stub, kept)
         for _ in range(20):
             self.wires.pump()
         return fetched
@@ -156,63 +160,67 @@ class FetcherTests(SynchronousTestCase):
 
         self.assertEqual([("b.example", 443), ("catalogue.b.example", 443)], self.guard.checked)
         self.assertIn("this node has no directory of stubs", str(why))
-        self.assertTrue(why.is_absent)
+        self.assertFalse(why.is_absent)
+
+    def test_cancelled_fetch_asks_no_other_place(self) -> None:
+        """
+        A fetch that is cancelled ends as such, whatever it waits for, and leads nowhere else.
+        """
+        self.guard.silent = True
+        for url in ("", BASE + ".ps.js"):
+            fetched = self.fetch(url)
+            fetched.cancel()
+
+            self.failureResultOf(fetched, CancelledError)
+        self.guard.silent = False
+        self.wires.serve = Memory(self.clock).serve
+        fetched = self.fetch()
+        fetched.cancel()
+
+        self.failureResultOf(fetched, CancelledError)
+        self.assertEqual(["b.example", "localhost", "localhost"], [host for host, _ in self.guard.checked])
+        self.assertEqual([], self.clock.getDelayedCalls())
+
+    def local(self, code: bytes = CODE) -> str:
+        """
+        Puts a stub into the directory that this node serves; its path.
+        """
+        where = directory(self)
+        self.stubs = str(where)
+        (where / "b.example.ps.js").write_bytes(code)
+        (where / "b.example.ps.json").write_bytes(DESCRIPTOR)
+        return str(where / "b.example.ps.js")
+
+    def test_place_of_the_kept_copy_is_waited_for(self) -> None:
+        """
+        While the place of the copy that this node has is away, no older copy of another place is taken.
+        """
+        self.local()
+        self.guard.refused = ("b.example",)
+        kept = StubCode("b.example", "https://b.example/.well-known/protocolstub/default.ps.js", CODE, b"{}")
+
+        self.failureResultOf(self.fetch("", kept), Unusable)
+        self.assertEqual(1, len(self.guard.checked))
+
+    def test_copy_with_the_pinned_hash_is_looked_for_in_each_place(self) -> None:
+        """
+        A place that has other code than the pinned one is as good as none.
+        """
+        where = self.local(b"other code")
+        other = sha256(b"other code").hexdigest()
+        self.guard.refused = ("b.example", "catalogue.b.example")
+
+        self.assertEqual(where, self.successResultOf(self.fetch("", digest=f"sha256:{other}")).source)
+        why = self.failureResultOf(self.fetch("", digest=f"sha256:{'0' * 64}"), Unusable).value
+        self.assertIn("which is not the pinned one; https://catalogue.b.example/", str(why))
 
     def test_own_directory(self) -> None:
         """
         A stub in the directory that this node serves is found without the network.
         """
-        where = directory(self)
-        self.stubs = str(where)
+        where = self.local()
         self.guard.refused = ("b.example",)
-        (where / "b.example.ps.js").write_bytes(CODE)
-        (where / "b.example.ps.json").write_bytes(DESCRIPTOR)
 
         code = self.successResultOf(self.fetch(url=""))
 
-        self.assertEqual((CODE, DESCRIPTOR), (code.code, code.descriptor))
-
-
-class CatalogueTests(SynchronousTestCase):
-    """
-    The catalogue of older domains, whose entry has the code in it.
-    """
-
-    def entry(self, **package: Any) -> Any:
-        """
-        What is made of a catalogue's entry with this package.
-        """
-        data = json.dumps({"version": 3, "configuration": {"url": "wss://x"}, "sourcePackage": package})
-        return read_catalogue("b.example", "https://catalogue.b.example/x", data.encode())
-
-    def test_an_entry_of_many_fields_costs_little(self) -> None:
-        """
-        Fields that are not used are skipped, and do not count as the descriptor.
-        """
-        many = ",".join(f'"f{number}":[[],[],[]]' for number in range(50_000))
-        data = f'{{{many},"sourcePackage":{{"sourceCode":"code"}}}}'.encode()
-
-        code = read_catalogue("b.example", "https://catalogue.b.example/x", data)
-
-        self.assertEqual(b"code", code.check(100, "").code)
-        self.assertLess(len(code.descriptor), 100)
-
-    def test_code_in_the_entry(self) -> None:
-        """
-        The code is a text, or base64; configuration and version of the entry are the descriptor.
-        """
-        for package in (
-            {"sourceCode": "code", "encoding": "UTF-8"},
-            {"sourceCode": b64encode(b"code").decode(), "encoding": "base64"},
-        ):
-            code = self.entry(**package)
-
-            self.assertEqual((b"code", "3"), (code.code, code.version))
-            self.assertNotIn("sourcePackage", code.fields)
-
-    def test_malformed_entries(self) -> None:
-        """
-        An entry without code is told in words.
-        """
-        for package in ({}, {"sourceCode": 5}, {"sourceCode": "%", "encoding": "base64"}):
-            self.assertRaises(Unusable, self.entry, **package)
+        self.assertEqual((CODE, DESCRIPTOR, where), (code.code, code.descriptor, code.source))

@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from msgnode.foreign.fetch.stub_code import Unusable
-from msgnode.foreign.stub_host import StubEvents, StubStart
+from msgnode.foreign.lifecycle.stub_host import StubEvents, StubStart
 from tests.support.fakes import directory
 from tests.support.foreign_case import B, ForeignCase, MemoryStub, stub_code
 
@@ -173,7 +173,13 @@ class StartTests(ForeignCase):
         A stub may connect to the hosts of its descriptor within its domain, and to those that are listed.
         """
         self.make(stub=[{"domain": B, "hosts": ["10.0.0.1:99"]}], hosts=["10.0.0.2:98"])
-        urls = {"url": f"wss://{B}/ws", "more": ["https://sub.b.example:8443/x", "https://evil.example/"]}
+        more = [
+            "https://sub.b.example:8443/x",
+            "https://evil.example/",
+            "http://b.example:25/",
+            "wss://notb.example",
+        ]
+        urls = {"url": f"wss://{B}/ws", "more": more}
         self.fetcher.codes[B] = stub_code(configuration=urls)
         self.send()
 
@@ -212,7 +218,7 @@ class EndTests(ForeignCase):
                 self.hosts.last.end()
             self.node.clock.advance(0.5)
 
-        self.assertEqual([0, 0.5, 1.5, 3.5], starts)
+        self.assertEqual([0, 1, 3, 7], starts)
         self.assertEqual("failed", self.state())
         self.assertEqual(502, self.ann.take()[-1]["body"]["code"])
         self.send(id=9)
@@ -325,6 +331,20 @@ class EndTests(ForeignCase):
 
         self.assertTrue(self.hosts.last.is_stopped)
         self.assertEqual([502], [m["body"]["code"] for m in self.ann.take()])
+        self.send(id=8)
+        self.assertEqual([(8, 502)], [(m["id"], m["body"]["code"]) for m in self.ann.take()])
+        self.assertEqual(1, len(self.hosts.stubs))
+
+    def test_stop_tells_who_waits_for_an_answer(self) -> None:
+        """
+        When the node stops, a request that the stub has taken is answered 504: it may have been delivered.
+        """
+        self.live()
+        self.send(id=8)
+        self.stubs.stop()
+
+        answers = [(m["id"], m["body"]["code"], m["body"]["reason"]) for m in self.ann.take()]
+        self.assertEqual([(7, 504, "in-doubt"), (8, 504, "in-doubt")], answers)
 
     def test_stub_disconnected_is_prodded(self) -> None:
         """

@@ -197,6 +197,18 @@ def _refusal(number: int) -> Failure:
         guard = self.guard(["127.0.0.1"], listed=("mn.c.example:443", "127.0.0.1:443"))
         self.assertEqual(["127.0.0.1"], self.successResultOf(guard.check("mn.c.example", 443)))
 
+    def test_public_addresses_of_this_machine_are_refused(self) -> None:
+        """
+        More may be open to this machine itself than to others, as the admin listener behind a firewall.
+        """
+        for name, listed in (("b.example", ()), ("mn.c.example", ("mn.c.example:443",))):
+            guard = AddressGuard(Names(["1.1.1.1"]), MemoryReactorClock(), listed, lambda address: True)
+
+            why = self.failureResultOf(guard.check(name, 443), NotPermitted)
+            self.assertIn("1.1.1.1, which is this machine's and not listed", str(why.value))
+        guard = AddressGuard(Names(["1.1.1.1"]), MemoryReactorClock(), ("1.1.1.1",), lambda address: True)
+        self.assertEqual(["1.1.1.1"], self.successResultOf(guard.check("b.example", 443)))
+
     def test_a_connection_ends_after_so_many_bytes(self) -> None:
         """
         Headers of HTTP have no end of their own.

@@ -9,7 +9,7 @@ from twisted.internet.interfaces import IHostnameResolver
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
-from msgnode.foreign.proxy.resolver import MAX_LOOK_UPS, MAX_WAITING, BoundedResolver
+from msgnode.foreign.proxy.resolver import MAX_LOOK_UPS, MAX_WAITING, OTHERS, BoundedResolver
 
 
 @implementer(IHostnameResolver)
@@ -59,7 +59,7 @@ class BoundedResolverTests(SynchronousTestCase):
         resolver = BoundedResolver(inner)
         receivers = [Receiver() for _ in range(MAX_LOOK_UPS + MAX_WAITING + 1)]
         for number, receiver in enumerate(receivers):
-            resolver.resolveHostName(receiver, f"d{number}.example", 443)
+            resolver.share(f"d{number}").resolveHostName(receiver, f"d{number}.example", 443)
         self.assertEqual(MAX_LOOK_UPS, len(inner.asked))
         self.assertEqual([True], [each.is_over for each in receivers if each.is_over])
 
@@ -77,7 +77,21 @@ class BoundedResolverTests(SynchronousTestCase):
         inner = Silent()
         resolver = BoundedResolver(inner)
         for number in range(MAX_LOOK_UPS):
-            resolver.resolveHostName(Receiver(), f"d{number}.example", 443)
-        resolver.resolveHostName(Receiver(), "127.0.0.1", 443)
+            resolver.share(f"d{number}").resolveHostName(Receiver(), f"d{number}.example", 443)
+        resolver.share("x").resolveHostName(Receiver(), "127.0.0.1", 443)
 
         self.assertEqual("127.0.0.1", inner.asked[-1][1])
+
+    def test_a_silent_name_server_holds_up_only_its_own_domain(self) -> None:
+        """
+        A listed domain has one look-up at a time, all that are not listed have two together.
+        """
+        inner = Silent()
+        resolver = BoundedResolver(inner)
+        for number, owner in enumerate((OTHERS, OTHERS, OTHERS, "b.example", "b.example", "c.example")):
+            resolver.share(owner).resolveHostName(Receiver(), f"{number}.{owner}", 443)
+        names = [name for _, name in inner.asked]
+        inner.asked[2][0].resolutionComplete()
+
+        self.assertEqual(["0.", "1.", "3.b.example", "5.c.example"], names)
+        self.assertEqual("4.b.example", inner.asked[-1][1])

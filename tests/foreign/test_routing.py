@@ -5,7 +5,7 @@ Messages between clients here and a foreign domain that a stub leads to.
 import json
 from typing import Any
 
-from tests.support.foreign_case import B, ForeignCase
+from tests.support.foreign_case import B, ForeignCase, stub_code
 
 H2 = f"hyperty://{B}/h2"
 OBJECT = f"comm://{B}/o1"
@@ -152,14 +152,6 @@ class SendingTests(ForeignCase):
 
         self.assertEqual(413, self.ann.take()[0]["body"]["code"])
 
-    def test_no_addresses_are_allocated_there(self) -> None:
-        """
-        An allocation at the foreign node is refused in words: it would belong to this node there.
-        """
-        self.send(to="domain://msg-node.b.example/address-allocation", body={"value": {"number": 1}})
-
-        self.assertEqual(501, self.ann.take()[0]["body"]["code"])
-
     def test_only_senders_of_this_domain_may_send(self) -> None:
         """
         A sender of a third domain is refused: the foreign node would know no way back.
@@ -240,14 +232,47 @@ class ReceivingTests(ForeignCase):
         for from_ in (
             "hyperty://a.example/h1",
             "hyperty://c.example/h",
+            "HYPERTY://A.example/h1",
             "mn:/session",
+            "Mn://b.example/stub",
             "domain://msg-node.a.example/sm",
+            "hyperty://b.example@c.example/h",
+            "hyperty://c.example@b.example/h",
+            "hyperty://c.example\\@b.example/h",
+            "hyperty://b.example./h",
             "",
         ):
             stub.say(from_=from_, to=f"{self.ann.runtime}/x")
 
         self.assertEqual([], self.ann.take())
-        self.assertEqual(5, self.entry()["figures"]["peer"])
+        self.assertEqual(11, self.entry()["figures"]["peer"])
+        stub.say(from_="user://b.example/bob@a.example", to=f"{self.ann.runtime}/x")
+        self.assertEqual(1, len(self.ann.take()))
+
+    def test_stub_does_not_answer_for_another_domain(self) -> None:
+        """
+        Two domains are asked with one id: neither can answer, or confirm a subscription, for the other.
+        """
+        self.make(stub=[{"domain": B}, {"domain": "c.example"}])
+        self.fetcher.codes["c.example"] = stub_code("c.example")
+        b = self.live()
+        self.send("hyperty://c.example/h2")
+        c = self.hosts.last.live()
+        c.take()
+        b.answering = None
+        self.send("hyperty://b.example/h3", **{"from": f"{self.ann.runtime}/y"})
+        asked = b.posted[-1]
+        x = f"{self.ann.runtime}/x"
+        for from_, to in ((H2, x), (asked["to"], asked["from"]), ("hyperty://b.example/h3", x)):
+            c.say(id=asked["id"] if to != x else 7, type="response", from_=from_, to=to, body={"code": 200})
+
+        self.assertEqual([], self.ann.take())
+        self.assertEqual([], b.take())  # it waits for the subscription
+        for stub, domain in ((c, "c.example"), (b, B)):
+            stub.say(id=7, type="response", from_=f"hyperty://{domain}/h2", to=x, body={"code": 200})
+        self.assertEqual(
+            [f"hyperty://{d}/h2" for d in ("c.example", B)], [m["from"] for m in self.ann.take()]
+        )
 
     def test_stub_reaches_only_clients_here(self) -> None:
         """

@@ -13,7 +13,7 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.foreign.proxy.websocket import MAX_FRAMES
+from msgnode.foreign.proxy.websocket import MAX_FRAMES, PIECE_BYTES
 from tests.support.stub_processes import LIMITS, World, a_start
 
 HOSTS = ("203.0.113.7:80", "127.0.0.1:9000")
@@ -50,7 +50,9 @@ class StubNetworkTests(SynchronousTestCase):
             ("ws://[::1/", "Invalid IPv6 URL"),
             ("ws://203.0.113.7:99999/", "Port out of range"),
             ("ws://203.0.113.7/" + "x" * 10_000, "at most 8192"),
-            ("ws://user@203.0.113.8/", "203.0.113.8:80 is not among"),
+            ("ws://user@203.0.113.7/", "without a user"),
+            ("ws://203.0.113.8\\@203.0.113.7/", "without a backslash"),
+            ("ws://203.0.113.7\\@203.0.113.8/", "without a backslash"),
         ):
             (closed,) = self.open(1, url)
             self.assertEqual(("closed", 1006, False), (closed["k"], closed["code"], closed["clean"]))
@@ -102,8 +104,8 @@ class StubNetworkTests(SynchronousTestCase):
             )
             self.tell(k="abort", s=number)
 
-        self.assertEqual(10, len(said))
-        self.assertEqual("a stub may make 50 requests in a second", said[0]["error"])
+        self.assertEqual(40, len(said))
+        self.assertEqual("a stub may make 20 requests in a second", said[0]["error"])
 
     def test_a_stub_has_few_sockets_at_once(self) -> None:
         """
@@ -192,7 +194,38 @@ class StubNetworkTests(SynchronousTestCase):
             self.assertLessEqual(len(self.heard()), MAX_FRAMES)
             self.assertTrue(server.transport.disconnected or server.transport.disconnecting)
             server.lose()
-            self.assertIn(f"more than {MAX_FRAMES} frames at once", self.heard()[-1]["reason"])
+            self.assertIn(f"more than {MAX_FRAMES} frames in {PIECE_BYTES}", self.heard()[-1]["reason"])
+            self.assertEqual(1, self.world.told.limits["frames"])
+
+    def test_what_comes_is_handled_in_turns_and_at_the_permitted_rate(self) -> None:
+        """
+        Whatever the other end sends, the node's other work goes on, and nothing is lost.
+        """
+        server = _Server(self.world, self.open)
+        self.heard()
+        server.protocol.dataReceived(
+            b"\x81\x7a" + b"x" * 122 + b"\x81\x01y" * 250 + b"\x81\x7e\x1f\x40" + b"z" * 8000
+        )
+        first = len(self.heard())
+        paused = server.transport.producerState
+        self.world.reactor.advance(1.5)  # of 251 messages, 100 may come in a second
+        second = len(self.heard())
+        self.world.reactor.advance(0.1)
+
+        self.assertEqual((251, "paused", 0), (first, paused, second))
+        self.assertEqual(8000, len(self.heard()[0]["text"]))
+        self.assertEqual("producing", server.transport.producerState)
+        self.assertLess(0, self.world.told.limits["incoming"])
+
+    def test_what_came_with_the_end_is_handled(self) -> None:
+        """
+        A connection that ends has no later turns.
+        """
+        server = _Server(self.world, self.open)
+        server.protocol.dataReceived(b"\x81\x7e\x1f\x40" + b"z" * 8000)
+        server.lose()
+
+        self.assertEqual(["opened", "message", "closed"], [each["k"] for each in self.heard()])
 
     def test_pings_are_not_answered_to_a_node_that_does_not_read(self) -> None:
         """

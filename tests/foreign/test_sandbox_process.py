@@ -7,7 +7,6 @@ import json
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.foreign.sandbox.process import LOGGED_AT_ONCE, STATUSES_AT_ONCE
 from tests.support.stub_processes import LIMITS, World, a_start
 
 STARTED = '{"k":"started"}'
@@ -88,6 +87,18 @@ class StubProcessTests(SynchronousTestCase):
         ids = [json.loads(message)["id"] for (message,) in self.told.of("posted")]
         self.assertEqual(list(range(250)), ids)
         self.assertFalse(self.transport.paused)
+
+    def test_a_message_to_many_counts_as_many(self) -> None:
+        """
+        A list of recipients costs the node as much as so many messages.
+        """
+        self.live()
+        self.told.counts_as = 200
+        self.world.say(posted(1), posted(2))
+        first = len(self.told.of("posted"))
+        self.reactor.advance(1.5)
+
+        self.assertEqual((1, 2), (first, len(self.told.of("posted"))))
 
     def test_many_lines_of_one_read_are_handled_in_several_turns(self) -> None:
         """
@@ -233,7 +244,8 @@ class StubProcessTests(SynchronousTestCase):
         for _ in range(10):
             world.reactor.advance(0)
 
-        self.assertEqual(STATUSES_AT_ONCE, len(world.told.of("status")))
+        self.assertEqual(50, len(world.told.of("status")))
+        self.assertEqual({"statuses": 1}, world.told.limits)
         world.transport.exit(signal=9)
         self.assertEqual([("changed its status too often",)], world.told.of("ended"))
 
@@ -244,10 +256,11 @@ class StubProcessTests(SynchronousTestCase):
         limits = replace(LIMITS, messages_per_second=100_000, output_bytes_per_second=1 << 30)
         self.world = world = World(a_start(limits=limits))
         line = json.dumps({"k": "log", "level": "info", "text": "x"})
-        world.say(STARTED, *[line] * (LOGGED_AT_ONCE + 50))
+        world.say(STARTED, *[line] * 150)
         for _ in range(10):
             world.reactor.advance(0)
-        self.assertEqual(LOGGED_AT_ONCE, len(world.told.of("log")))
+        self.assertEqual(100, len(world.told.of("log")))
+        self.assertEqual({"console": 50}, world.told.limits)
         world.reactor.advance(1)
         world.say(line)
 

@@ -10,9 +10,9 @@ from twisted.internet import reactor as global_reactor
 from twisted.internet.stdio import StandardIO
 from twisted.protocols.basic import LineOnlyReceiver
 
-from msgnode.foreign.proxy.guard import AddressGuard
+from msgnode.foreign.lifecycle.stub_host import StubHost, StubLimits, StubStart
+from msgnode.foreign.proxy.guard import AddressGuard, leads_here
 from msgnode.foreign.sandbox.hosts import DenoHosts
-from msgnode.foreign.stub_host import StubHost, StubLimits, StubStart
 
 reactor: Any = global_reactor
 OWN = "runtime://a.example/protostub"
@@ -30,14 +30,18 @@ class Events:
     def _tell(self, *event: Any) -> None:
         self._driver.tell(self._name, *event)
 
-    def posted(self, message: bytes) -> None:
+    def posted(self, message: bytes) -> int:
         self._driver.sendLine(b'["%b", "posted", %b]' % (self._name.encode(), message))
+        return 1
 
     def status(self, value: str, desc: str) -> None:
         self._tell("status", value, desc)
 
     def log(self, level: str, text: str) -> None:
         self._tell("log", level, text)
+
+    def limited(self, limit: str) -> None:
+        pass
 
     def ready(self) -> None:
         self._tell("ready")
@@ -56,7 +60,7 @@ class Driver(LineOnlyReceiver):
     events = Events
 
     def __init__(self, ca: str = "") -> None:
-        guard = AddressGuard(reactor.nameResolver, reactor, ("127.0.0.1", "::1"))
+        guard = AddressGuard(reactor.nameResolver, reactor, ("127.0.0.1", "::1"), leads_here)
         self._hosts = DenoHosts(reactor, guard, ca=ca)
         self._stubs: dict[str, StubHost] = {}
 

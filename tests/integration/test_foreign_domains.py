@@ -17,7 +17,7 @@ import pytest
 from tests.integration.process import PATIENCE, Lines, NodeProcess, fetched
 
 A, B = "runtime://a.example/ann", "runtime://b.example/bob"
-NEXT = "runtime://a.example/next"
+NEXT, OTHER = "runtime://a.example/next", "runtime://a.example/other"
 OBJECT = "comm://b.example/room"
 FIXED = (
     'domain = "b.example"\nweb = ["tcp:{port}:interface=127.0.0.1"]\nlines = ["tcp:0:interface=127.0.0.1"]\n'
@@ -159,6 +159,39 @@ def test_two_domains_talk_by_the_stub_of_one(domains: Domains) -> None:
     bob.send({"id": 10, "type": "response", "from": f"{B}/x", "to": f"{A}/x", "body": {"code": 200}})
     heard = ann.receive()
     assert heard and heard["id"] == 10
+
+
+def test_a_client_has_an_address_of_the_foreign_domain(domains: Domains) -> None:
+    """
+    It is allocated there, is sent to and sends, survives a kill of the stub, and is free when the client has
+    left.
+    """
+    ann, bob = Lines(domains.near.ports["line"], OTHER), Lines(domains.far.ports["line"], f"{B}2")
+    service = "domain://msg-node.b.example/address-allocation"
+    asked = {"id": 1, "type": "create", "from": f"{OTHER}/x", "to": service, "body": {"value": {"number": 1}}}
+    given = ann.ask(asked)
+    [address] = given["body"]["value"]["allocated"]
+    [process] = domains.processes()
+    for id in (2, 3):
+        bob.send({"id": id, "type": "read", "from": f"{B}2/x", "to": address, "body": {}})
+        request = ann.receive()
+        assert request and (request["id"], request["to"]) == (id, address)
+        ann.send({"id": id, "type": "response", "from": address, "to": f"{B}2/x", "body": {"code": 200}})
+        answer = bob.receive()
+        assert answer and (answer["id"], answer["from"], answer["body"]["code"]) == (id, address, 200)
+        if id == 2:
+            os.kill(process, signal.SIGKILL)
+            wait_until(lambda: domains.processes() not in ([process], []))
+            wait_until(lambda: domains.state() == "live")
+    ann.send({"id": 4, "type": "close", "from": OTHER, "to": "mn:/session"})
+
+    def is_free() -> bool:
+        bob.send({"id": 5, "type": "update", "from": f"{B}2/x", "to": address, "receipt": True, "body": {}})
+        receipt = bob.receive()
+        assert receipt is not None
+        return bool(receipt["body"]["code"] == 404)
+
+    wait_until(is_free)
 
 
 def test_foreign_node_that_was_killed_is_reached_again(domains: Domains) -> None:

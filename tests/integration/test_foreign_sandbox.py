@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cable import Cable
 from tests.integration.process import Lines, NodeProcess
 from tests.integration.sandboxed import STUBS, TOP, Sandboxed, Sandboxes, is_gone
 from tests.support.authority import Authority
@@ -98,27 +97,6 @@ def test_a_stub_of_each_generation_carries_messages_both_ways(
     assert is_gone(stub.pid)
 
 
-def test_stubs_come_back_when_their_node_does(sandboxes: Sandboxes, node: NodeProcess) -> None:
-    """
-    The connection breaks, no other is made for a while; then the node is there again.
-    """
-    cable = Cable(node.ports["web"])
-    stubs = [
-        started(sandboxes, generation, cable.port, live_seconds=60.0)
-        for generation in ("activate", "systemjs", "matrix", "own")
-    ]
-    cable.cut()
-    for stub in stubs:
-        stub.wait("status", "disconnected")
-    cable.join()
-
-    for stub in stubs:
-        stub.live()
-
-    assert [stub.stop() for stub in stubs] == ["was stopped"] * len(stubs)
-    cable.close()
-
-
 def test_the_certificate_of_a_foreign_node_is_checked(sandboxes: Sandboxes, tmp_path: Path) -> None:
     """
     Over wss: live if an authority that is trusted signed it for the name, closed with the reason otherwise.
@@ -137,7 +115,7 @@ def test_the_certificate_of_a_foreign_node_is_checked(sandboxes: Sandboxes, tmp_
     def connecting(where: Sandboxes, port: str) -> Sandboxed:
         place = f"localhost:{port}"
         name = f"tls-{next(numbers)}"
-        return where.start(name, text, {key: f"wss://{place}/ws"}, [place], live_seconds=4.0)
+        return where.start(name, text, {key: f"wss://{place}/ws"}, [place])
 
     good = connecting(trusting, ports[0])
     bad = [connecting(sandboxes, ports[0]), connecting(trusting, ports[1])]
@@ -145,7 +123,7 @@ def test_the_certificate_of_a_foreign_node_is_checked(sandboxes: Sandboxes, tmp_
     good.stop()
     for stub in bad:
         assert "certificate" in str(stub.wait("status", "disconnected")) + str(stub.seen)
-        assert stub.ended() == "was not live within 4 s"
+        stub.stop()
     trusting.close()
     node.stop(signal.SIGKILL)
 

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.config.foreign import ForeignStub
 from msgnode.foreign.fetch.code_store import CodeStore
 from msgnode.foreign.fetch.stub_code import StubCode, Unusable
-from msgnode.foreign.stub_host import StubEvents, StubStart
+from msgnode.foreign.lifecycle.stub_host import StubEvents, StubStart
 from msgnode.foreign.stubs import ForeignStubs, StubSurroundings
 from tests.support.fakes import MemoryNode
 
@@ -129,7 +129,7 @@ class MemoryFetcher:
         self.fetched: list[str] = []
         self.waiting: Deferred[StubCode] | None = None
 
-    def fetch(self, domain: str, stub: ForeignStub | None) -> Deferred[StubCode]:
+    def fetch(self, domain: str, stub: ForeignStub | None, kept: StubCode | None) -> Deferred[StubCode]:
         self.fetched.append(domain)
         if self.waiting is not None:
             return self.waiting

@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 from msgnode.bus.components import Responder
 from msgnode.config.foreign import Connector, ConnectorOptions
 from msgnode.foreign.fetch.code_store import CodeStore
-from msgnode.foreign.stub_host import StubEvents, StubStart
+from msgnode.foreign.lifecycle.stub_host import StubEvents, StubStart
 from msgnode.foreign.stubs import ForeignStubs, StubSurroundings
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, decode

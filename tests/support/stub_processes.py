@@ -2,6 +2,7 @@
 A stub's process in memory: what Twisted's process transport does, and what the node is told.
 """
 
+from collections import Counter
 from typing import Any
 
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -12,12 +13,12 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from msgnode.config.sections import BackEndOptions
+from msgnode.foreign.lifecycle.stub_host import StubLimits, StubStart
 from msgnode.foreign.proxy.guard import AddressGuard
 from msgnode.foreign.proxy.http import StubRequests
 from msgnode.foreign.sandbox.hosts import first_line
 from msgnode.foreign.sandbox.network import Egress, StubNetwork
 from msgnode.foreign.sandbox.process import StubProcess
-from msgnode.foreign.stub_host import StubLimits, StubStart
 from msgnode.transport.endpoints import TLSTrust
 
 URL = "runtime://a.example/protostub/1"
@@ -87,15 +88,21 @@ class Told:
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
+        self.limits: Counter[str] = Counter()
+        self.counts_as = 1
 
-    def posted(self, message: bytes) -> None:
+    def posted(self, message: bytes) -> int:
         self.events.append(("posted", message))
+        return self.counts_as
 
     def status(self, value: str, desc: str) -> None:
         self.events.append(("status", value, desc))
 
     def log(self, level: str, text: str) -> None:
         self.events.append(("log", level, text))
+
+    def limited(self, limit: str) -> None:
+        self.limits[limit] += 1
 
     def ready(self) -> None:
         self.events.append(("ready",))
@@ -147,7 +154,7 @@ class World:
             start,
             first_line(start),
             self.told,
-            lambda write: StubNetwork(egress, start.hosts, 2 * start.limits.message_bytes, write),
+            lambda write: StubNetwork(egress, start.hosts, start.limits, write, self.told.limited),
         )
         self.transport = ProcessTransport(self.process)
 

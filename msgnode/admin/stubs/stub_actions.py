@@ -17,7 +17,8 @@ ACTIONS = ("start", "stop", "restart")
 
 class StubRow(msgspec.Struct):
     """
-    A stub: its domain, its state and since when, its version and where that came from, and its figures.
+    A stub: its domain, its state and since when, its version and where that came from, its figures, and how
+    often it has reached which of its limits.
 
     `addresses` are those of the connectors in whose place it is, `subscribed` is the number of addresses at
     the foreign node, `waiting` that of messages.
@@ -37,6 +38,7 @@ class StubRow(msgspec.Struct):
     failures: int
     last_error: str
     figures: dict[str, int]
+    limits: dict[str, int]
 
 
 class StubList(msgspec.Struct):

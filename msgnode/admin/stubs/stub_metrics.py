@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from msgnode.foreign.stub_record import EVENTS
+from msgnode.foreign.lifecycle.stub_record import EVENTS
 from msgnode.foreign.stubs import ForeignStubs
 
 # Name after `msgnode_`, kind, labels, HELP text, in the order of the page.
@@ -16,6 +16,7 @@ METRICS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("stub_waiting_messages", "gauge", (), "Messages that wait for a foreign stub."),
     ("stub_addresses", "gauge", (), "Addresses that are subscribed at foreign nodes."),
     ("stub_events_total", "counter", ("event",), "Events of foreign stubs and of their messages."),
+    ("stub_limits_total", "counter", ("limit",), "How often foreign stubs have reached a limit."),
 )
 
 
@@ -39,6 +40,7 @@ class StubCollector(Collector):
             {(): sum(each["waiting"] for each in found)},
             {(): sum(each["subscribed"] for each in found)},
             {(event,): number for event, number in events.items()},
+            {(limit,): number for limit, number in stubs.limits().items()},
         )
         for (name, kind, labels, text), numbers in zip(METRICS, values, strict=True):
             make = GaugeMetricFamily if kind == "gauge" else CounterMetricFamily

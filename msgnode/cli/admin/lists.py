@@ -167,7 +167,8 @@ def connections(view: View, filter: str, closed: bool, **given: Any) -> None:
 @shows
 def stubs(view: View) -> None:
     """
-    List the stubs of foreign domains that the node runs, with their states and figures.
+    List the stubs of foreign domains that the node runs, with their states, figures, and the limits that they
+    have reached.
     """
     columns = (
         Column("DOMAIN", "name", name, True),
@@ -177,6 +178,7 @@ def stubs(view: View) -> None:
         Column("WAITING", "waiting", plain),
         Column("SUBSCRIBED", "subscribed", plain),
         Column("FAILURES", "failures", plain),
+        Column("LIMITS", "limits", limits, True),
         Column("LAST ERROR", "last_error", plain, True),
     )
 
@@ -187,6 +189,13 @@ def stubs(view: View) -> None:
         yield from view.table(found["stubs"], columns)
 
     view.show(draw, "stubs")
+
+
+def limits(value: dict[str, int] | None) -> str:
+    """
+    Returns the limits that a stub has reached, with how often.
+    """
+    return ", ".join(f"{plain(limit)} {plain(times)}" for limit, times in (value or {}).items())
 
 
 def stub_state(value: str) -> str:

@@ -18,12 +18,13 @@ MAX_DESCRIPTOR_BYTES = 256 * 1024
 MAX_HOSTS = 20  # that a stub may connect to
 MAX_NESTED = 10  # levels of a configuration that are searched for URLs
 MAX_URLS = 1000  # of a configuration
+MIN_PORT = 1024  # of a descriptor, but for those of HTTP: below are servers of other protocols
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 
 class Unusable(Rejected):
     """
-    A stub that cannot be had, or may not run; the text says why.
+    A stub that cannot be had, or may not run; the text says why. `is_absent`: there is none at that place.
     """
 
     def __init__(self, text: str, is_absent: bool = False) -> None:
@@ -94,7 +95,7 @@ class StubCode(Struct, frozen=True):
     def hosts(self, listed: tuple[str, ...]) -> tuple[str, ...]:
         """
         The places that it may connect to, `host:port` each: those of its descriptor that belong to its
-        domain, and the listed ones.
+        domain, and have a port of HTTP or above 1023, and the listed ones.
         """
         named = (
             place for place in islice(places(_configuration(self.fields)), MAX_URLS) if self._is_own(place)
@@ -102,7 +103,10 @@ class StubCode(Struct, frozen=True):
         return tuple(dict.fromkeys([*listed, *named]))[:MAX_HOSTS]
 
     def _is_own(self, place: str) -> bool:
-        host = place.rpartition(":")[0]
+        host, _, port = place.rpartition(":")
+        return (int(port) >= MIN_PORT or port in ("80", "443")) and self._is_own_host(host)
+
+    def _is_own_host(self, host: str) -> bool:
         return host == self.domain or host.endswith(f".{self.domain}")
 
 
@@ -114,7 +118,9 @@ def _configuration(descriptor: Any) -> dict[str, Any]:
         raise ValueError("a descriptor is an object")
     found = descriptor.get("configuration", {})
     if isinstance(found, str):
-        found = msgspec.json.decode(found)
+        found = msgspec.json.decode(found) if found else {}
+    if found == []:  # as catalogues have it that know of none
+        return {}
     if not isinstance(found, dict):
         raise ValueError("'configuration' is an object")
     return found

@@ -112,7 +112,8 @@ class CodeSupply:
         """
         around = self._around
         self._fetched_at = around.clock.seconds()
-        self._fetching = fetching = around.fetcher.fetch(self._domain, around.table(self._domain))
+        table = around.table(self._domain)
+        self._fetching = fetching = around.fetcher.fetch(self._domain, table, self.kept())
         return fetching.addBoth(self._fetched).addErrback(self._failed)
 
     def cancel(self) -> None:

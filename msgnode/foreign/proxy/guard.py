@@ -6,13 +6,15 @@ addresses are checked after resolution, and the connection is made to a checked 
 could have another result (DNS rebinding).
 """
 
+import socket
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
+from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.address import IPv4Address as TCP4
 from twisted.internet.address import IPv6Address as TCP6
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
 from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint
 from twisted.internet.error import DNSLookupError
 from twisted.internet.interfaces import IHostnameResolver, IResolutionReceiver, IStreamClientEndpoint
@@ -46,12 +48,20 @@ class AddressGuard:
 
     `listed` has addresses, networks and names, each also with a port: `127.0.0.1`, `10.1.0.0/16`,
     `node.internal:443`, `[fd00::1]:443`. A name that is listed may have private addresses, too, but only
-    `localhost` those of this machine.
+    `localhost` those of this machine. `leads_here` knows the public addresses of this machine, where more may
+    be open to itself than to others.
     """
 
-    def __init__(self, resolver: IHostnameResolver, clock: Any, listed: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        resolver: IHostnameResolver,
+        clock: Any,
+        listed: Iterable[str] = (),
+        leads_here: Callable[[str], bool] = lambda address: False,
+    ) -> None:
         self._resolver = resolver
         self._clock = clock
+        self._leads_here = leads_here
         self._networks: list[tuple[Network, int]] = []
         self._names: set[tuple[str, int]] = set()
         for text in listed:
@@ -70,6 +80,8 @@ class AddressGuard:
 
         A name of which one address is refused is refused: no owner of a public name needs that.
         """
+        if isIPAddress(host) or isIPv6Address(host):  # a resolver would take a thread for it
+            return maybeDeferred(self._checked, [host], host, port)
         resolving = _Resolution(host)
         late = self._clock.callLater(RESOLVE_SECONDS, resolving.found.cancel)
         self._resolver.resolveHostName(resolving, host, port)
@@ -86,10 +98,15 @@ class AddressGuard:
         has_name = bool({(name, port), (name, 0)} & self._names)
         for text in found:
             address = ip_address(text.partition("%")[0])
-            may_be = has_name and (name == "localhost" or not is_beside(address))
-            if not may_be and not is_public(address) and not self._is_listed(address, port):
+            if self._is_listed(address, port) or (has_name and name == "localhost"):
+                continue
+            if not is_public(address) and (not has_name or is_beside(address)):
                 raise NotPermitted(
                     f"{host}:{port} has the address {text}, which is not public and not listed"
+                )
+            if self._leads_here(text):
+                raise NotPermitted(
+                    f"{host}:{port} has the address {text}, which is this machine's and not listed"
                 )
         return found
 
@@ -215,6 +232,20 @@ class _Resolution:
             self.found.callback(self._addresses)
         else:
             self.found.errback(DNSLookupError(f"{self._host} has no address"))
+
+
+def leads_here(address: str) -> bool:
+    """
+    Is it an address of this machine? Then it would be the source of what is sent there. Nothing is sent.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+            found: str = probe.getsockname()[0]
+            return found == address
+    except OSError:
+        return False  # no way leads there
 
 
 def is_beside(address: Address) -> bool:

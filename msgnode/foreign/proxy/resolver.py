@@ -5,7 +5,7 @@ Each takes a thread until the system's resolver gives up, which can be a minute 
 silent. The node's threads are few, and other work needs them.
 """
 
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 from twisted.internet.abstract import isIPAddress, isIPv6Address
@@ -14,43 +14,70 @@ from zope.interface import implementer
 
 MAX_LOOK_UPS = 4  # at once, for all stubs; a reactor has ten threads
 MAX_WAITING = 100
+MAX_LISTED, MAX_OTHERS = 1, 2  # at once, of one listed domain, and of all other ones together
+OTHERS = ""
 
 
-@implementer(IHostnameResolver)
 class BoundedResolver:
     """
-    A resolver that lets few look-ups of another one run at once. Beyond those that may wait, a name has no
-    address.
+    A resolver of which each domain has a share, and that lets few look-ups of another one run at once. Beyond
+    those that may wait, a name has no address.
     """
 
     def __init__(self, resolver: IHostnameResolver) -> None:
         self._resolver = resolver
-        self._running = 0
+        self._running: Counter[str] = Counter()  # by owner
         self._waiting: deque[tuple[_Counted, tuple[Any, ...], dict[str, Any]]] = deque()
 
-    def resolveHostName(
-        self, resolutionReceiver: IResolutionReceiver, hostName: str, *rest: Any, **more: Any
-    ) -> Any:
-        if isIPAddress(hostName) or isIPv6Address(hostName):
-            return self._resolver.resolveHostName(resolutionReceiver, hostName, *rest, **more)
-        counted = _Counted(resolutionReceiver, self)
-        if self._running < MAX_LOOK_UPS:
-            self._run(counted, hostName, *rest, **more)
+    def share(self, owner: str) -> IHostnameResolver:
+        """
+        The resolver for a listed domain, or for all OTHERS: a silent name server holds up only its share.
+        """
+        return _Share(self, owner)
+
+    def resolve(self, owner: str, receiver: IResolutionReceiver, name: str, *rest: Any, **more: Any) -> Any:
+        if isIPAddress(name) or isIPv6Address(name):
+            return self._resolver.resolveHostName(receiver, name, *rest, **more)
+        counted = _Counted(receiver, self, owner)
+        if self._may_run(owner):
+            self._run(counted, name, *rest, **more)
         elif len(self._waiting) < MAX_WAITING:
-            self._waiting.append((counted, (hostName, *rest), more))
+            self._waiting.append((counted, (name, *rest), more))
         else:
-            resolutionReceiver.resolutionComplete()
+            receiver.resolutionComplete()
         return counted
 
+    def _may_run(self, owner: str) -> bool:
+        most = MAX_OTHERS if owner == OTHERS else MAX_LISTED
+        return self._running[owner] < most and self._running.total() < MAX_LOOK_UPS
+
     def _run(self, counted: "_Counted", *rest: Any, **more: Any) -> None:
-        self._running += 1
+        self._running[counted.owner] += 1
         self._resolver.resolveHostName(counted, *rest, **more)
 
-    def over(self) -> None:
-        self._running -= 1
-        if self._waiting:
-            counted, rest, more = self._waiting.popleft()
-            self._run(counted, *rest, **more)
+    def over(self, owner: str) -> None:
+        self._running[owner] -= 1
+        if not self._running[owner]:
+            del self._running[owner]
+        for number, (counted, rest, more) in enumerate(self._waiting):
+            if self._may_run(counted.owner):
+                del self._waiting[number]
+                self._run(counted, *rest, **more)
+                return
+
+
+@implementer(IHostnameResolver)
+class _Share:
+    """
+    The resolver of one owner.
+    """
+
+    def __init__(self, bounded: BoundedResolver, owner: str) -> None:
+        self._bounded = bounded
+        self._owner = owner
+
+    def resolveHostName(self, receiver: IResolutionReceiver, name: str, *rest: Any, **more: Any) -> Any:
+        return self._bounded.resolve(self._owner, receiver, name, *rest, **more)
 
 
 @implementer(IResolutionReceiver, IHostResolution)
@@ -61,9 +88,10 @@ class _Counted:
 
     name = ""
 
-    def __init__(self, receiver: IResolutionReceiver, bounded: BoundedResolver) -> None:
+    def __init__(self, receiver: IResolutionReceiver, bounded: BoundedResolver, owner: str) -> None:
         self._receiver = receiver
         self._bounded = bounded
+        self.owner = owner
 
     def cancel(self) -> None:
         pass
@@ -75,5 +103,5 @@ class _Counted:
         self._receiver.addressResolved(address)
 
     def resolutionComplete(self) -> None:
-        self._bounded.over()
+        self._bounded.over(self.owner)
         self._receiver.resolutionComplete()

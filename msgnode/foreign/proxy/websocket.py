@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from autobahn.twisted.websocket import WebSocketClientFactory, WebSocketClientProtocol
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.interfaces import IPushProducer, IStreamClientEndpoint
+from twisted.internet.interfaces import IDelayedCall, IPushProducer, IStreamClientEndpoint
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -17,7 +17,8 @@ ABNORMAL = 1006  # the code of a connection that was lost without one
 HANDSHAKE_SECONDS = 10
 CLOSE_SECONDS = 2
 MAX_HANDSHAKE_BYTES = 64 * 1024
-MAX_FRAMES = 1500  # in one read of the connection, which takes up to 30 ms
+PIECE_BYTES = 4096  # of what was read, in one turn of the event loop
+MAX_FRAMES = 256  # in it, which takes up to 5 ms
 
 
 class SocketEvents(Protocol):
@@ -28,6 +29,16 @@ class SocketEvents(Protocol):
     def opened(self, protocol: str) -> None: ...
 
     def received(self, payload: bytes, is_binary: bool) -> None: ...
+
+    def read(self, size: int, frames: int) -> float:
+        """
+        So many bytes and frames came; the seconds until more may be read.
+        """
+
+    def limited(self, limit: str) -> None:
+        """
+        The other end was left, for it was beyond a limit.
+        """
 
     def drained(self, size: int) -> None:
         """
@@ -51,7 +62,7 @@ class StubWebSocket:
         self._protocol: _Client | None = None
         self._connecting: Deferred[Any] | None = None
         self._unreported = 0  # bytes that were sent while the transport was full
-        self.is_full = self._reading_paused = self._ended = False
+        self.is_full = self.is_paused = self._ended = False
 
     def connect(
         self, endpoint: IStreamClientEndpoint, url: str, protocols: list[str], max_bytes: int
@@ -65,7 +76,7 @@ class StubWebSocket:
             closeHandshakeTimeout=CLOSE_SECONDS,
             tcpNoDelay=True,
         )
-        factory.protocol = lambda: _Client(self)
+        factory.protocol = lambda: _Client(self, self._reactor)
         self._connecting = endpoint.connect(factory)
         self._connecting.addErrback(self._not_connected)
 
@@ -101,14 +112,14 @@ class StubWebSocket:
             self._connecting.cancel()
 
     def pause(self) -> None:
-        self._reading_paused = True
+        self.is_paused = True
         if self._protocol is not None:
-            self._protocol.transport.pauseProducing()
+            self._protocol.go_on()
 
     def resume(self) -> None:
-        self._reading_paused = False
+        self.is_paused = False
         if self._protocol is not None:
-            self._protocol.transport.resumeProducing()
+            self._protocol.go_on()
 
     # -- called by the connection ----------------------------------------------
 
@@ -121,9 +132,11 @@ class StubWebSocket:
         if self._ended or self._protocol is None:
             return
         self._protocol.transport.registerProducer(_Producer(self), True)
-        if self._reading_paused:
-            self._protocol.transport.pauseProducing()
+        self._protocol.go_on()
         self._events.opened(protocol)
+
+    def read(self, size: int, frames: int) -> float:
+        return 0.0 if self._ended else self._events.read(size, frames)
 
     def received(self, payload: bytes, is_binary: bool) -> None:
         if not self._ended:
@@ -134,6 +147,10 @@ class StubWebSocket:
         if not full and self._unreported and not self._ended:
             size, self._unreported = self._unreported, 0
             self._events.drained(size)
+
+    def limited(self, limit: str) -> None:
+        if not self._ended:
+            self._events.limited(limit)
 
     def lost(self, code: int, reason: str, clean: bool) -> None:
         self._end(code, reason, clean)
@@ -151,29 +168,64 @@ class _Client(WebSocketClientProtocol):
 
     _close: tuple[int, str, bool] | None = None
     _before_open = 0  # bytes
-    _frames = 0  # in this read
-    _is_open = False
+    _frames = 0  # in this piece
+    _is_open = _is_dropped = _reading_paused = False
+    _turn: IDelayedCall | None = None
 
-    def __init__(self, socket: StubWebSocket) -> None:
+    def __init__(self, socket: StubWebSocket, clock: Any) -> None:
         super().__init__()
         self._socket = socket
+        self._clock = clock
+        self._left = bytearray()  # of one read, for later turns
 
     def dataReceived(self, data: bytes) -> None:
-        self._frames = 0
         if not self._is_open:
             if self._before_open > MAX_HANDSHAKE_BYTES:
-                self._drop(f"its handshake has more than {MAX_HANDSHAKE_BYTES} bytes")
+                self._drop(f"its handshake has more than {MAX_HANDSHAKE_BYTES} bytes", "handshake")
                 return
             self._before_open += len(data)
-        super().dataReceived(data)
+        self._left += data
+        if self._turn is None:
+            self._take()
+
+    def _take(self) -> None:
+        """
+        Handles a piece of what was read; more in another turn, at the permitted rate, when the process reads.
+        """
+        self._turn = None
+        if self._left and not self._socket.is_paused:
+            wait = self._take_piece()
+            if (self._left or wait) and not self._is_dropped:
+                self._turn = self._clock.callLater(wait, self._take)
+        self.go_on()
+
+    def _take_piece(self) -> float:
+        piece = bytes(self._left[:PIECE_BYTES])
+        del self._left[:PIECE_BYTES]
+        self._frames = 0
+        super().dataReceived(piece)
+        return self._socket.read(len(piece), self._frames)
+
+    def go_on(self) -> None:
+        """
+        Reads from the connection while that is wanted.
+        """
+        if self._left and self._turn is None and not self._socket.is_paused and not self._is_dropped:
+            self._turn = self._clock.callLater(0, self._take)
+        paused = self._socket.is_paused or self._turn is not None
+        if paused != self._reading_paused and self._is_open:
+            self._reading_paused = paused
+            self.transport.pauseProducing() if paused else self.transport.resumeProducing()
 
     def onFrameBegin(self) -> None:
         self._frames += 1
         if self._frames > MAX_FRAMES:
-            self._drop(f"more than {MAX_FRAMES} frames at once")
+            self._drop(f"more than {MAX_FRAMES} frames in {PIECE_BYTES} bytes", "frames")
         super().onFrameBegin()
 
-    def _drop(self, why: str) -> None:
+    def _drop(self, why: str, limit: str) -> None:
+        self._socket.limited(limit)
+        self._is_dropped = True
         self.wasNotCleanReason = why
         self.dropConnection(abort=True)
 
@@ -199,6 +251,10 @@ class _Client(WebSocketClientProtocol):
         self._close = (code or ABNORMAL, reason or "", bool(wasClean))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self._turn is not None and self._turn.active():
+            self._turn.cancel()
+        while self._left and not self._is_dropped:  # what came with the end
+            self._take_piece()
         super().connectionLost(reason)
         code, text, clean = self._close or (ABNORMAL, reason.getErrorMessage(), False)
         assert reason.value is not None

@@ -7,7 +7,7 @@ from typing import Any
 from msgnode.structures.token_bucket import refilled
 
 
-class OutputRate:
+class Rate:
     """
     Two token buckets, of lines and of bytes, each for one second. A line may overdraw them.
     """
@@ -18,8 +18,8 @@ class OutputRate:
         self._left = list(self._rates)
         self._refilled = clock.seconds()
 
-    def take(self, size: int) -> None:
-        self._left[0] -= 1
+    def take(self, size: int, lines: int = 1) -> None:
+        self._left[0] -= lines
         self._left[1] -= size
 
     def wait(self) -> float:
@@ -38,14 +38,13 @@ class OutputRate:
 
 class Allowance:
     """
-    An allowance: so many at once, then so many in a second.
+    An allowance: so many in a second, and those of a number of seconds at once.
     """
 
-    def __init__(self, clock: Any, at_once: float, per_second: float) -> None:
+    def __init__(self, clock: Any, at_once_seconds: float, per_second: float) -> None:
         self._seconds = clock.seconds
-        self._at_once = at_once
+        self._at_once = self._left = max(1.0, at_once_seconds * per_second)
         self._per_second = per_second
-        self._left = at_once
         self._refilled = clock.seconds()
 
     def take(self) -> bool:

@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 
 from msgnode.config.sections import BackEndOptions
+from msgnode.foreign.lifecycle.stub_host import StubEvents, StubHost, StubStart
 from msgnode.foreign.proxy.guard import AddressGuard
 from msgnode.foreign.proxy.http import StubRequests
 from msgnode.foreign.sandbox.lines import encoded
 from msgnode.foreign.sandbox.network import Egress, StubNetwork
 from msgnode.foreign.sandbox.process import StubProcess
-from msgnode.foreign.stub_host import StubEvents, StubHost, StubStart
 from msgnode.transport.endpoints import TLSTrust
 
 HERE = Path(__file__).parent
@@ -77,13 +77,13 @@ class DenoHosts:
 
     def start(self, start: StubStart, events: StubEvents) -> StubHost:
         def network(write: Callable[[bytes], None]) -> StubNetwork:
-            most = start.limits.message_bytes
-            return StubNetwork(self._egress, start.hosts, most + most // 2, write)
+            return StubNetwork(self._egress, start.hosts, start.limits, write, events.limited)
 
         process = StubProcess(self._reactor, start, first_line(start), events, network)
         arguments = jail_arguments(self._deno, start.limits.memory_bytes)
-        command = [sys.executable, "-I", "-S", "jail.py", *arguments]
-        self._reactor.spawnProcess(process, sys.executable, command, env={}, path=str(HERE))
+        command = [sys.executable, "-I", "-S", str(HERE / "jail.py"), *arguments]
+        # Without another directory, Twisted uses posix_spawn: a fork of the node copies its page tables.
+        self._reactor.spawnProcess(process, sys.executable, command, env={})
         return process
 
 

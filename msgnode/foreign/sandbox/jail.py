@@ -3,8 +3,8 @@ Locks its own process in and becomes Deno; a script between fork and exec, with 
 
     python -I -S jail.py LIMITS DENO READABLE ARGUMENT...
 
-LIMITS is a JSON object, READABLE the directory that Deno may read. What the system does not offer is left out
-and written to stdout, as the first line of the process: {"k": "jail", "missing": [...]}.
+LIMITS is a JSON object, READABLE the directory that Deno may read, and is in. What the system does not offer
+is left out and written to stdout, as the first line of the process: {"k": "jail", "missing": [...]}.
 """
 
 import ctypes
@@ -126,8 +126,9 @@ def limit(limits: dict[str, int]) -> None:
 def main() -> None:
     limits, deno, readable, *arguments = sys.argv[1:]
     parent = os.getppid()
+    os.chdir(readable)
     os.setsid()
-    os.nice(10)
+    os.setpriority(os.PRIO_PROCESS, 0, 19)
     call("prctl", NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     missing = {}
     for step in (namespaces, files, processes):

@@ -16,8 +16,12 @@ MAX_SUB_PROTOCOLS = 16
 
 class BadLine(Exception):
     """
-    A line that is not one of the host script's.
+    A line that is not one of the host script's. `limit` is the limit that it is beyond, if it is only that.
     """
+
+    def __init__(self, text: str, limit: str = "lines") -> None:
+        super().__init__(text)
+        self.limit = limit
 
 
 class FromHost(Struct, tag_field="k", frozen=True):
@@ -190,7 +194,8 @@ class LineBuffer:
         if end < 0:
             self._shorten()
             return None
-        line = bytes(self._data[self._start : end])
+        with memoryview(self._data) as view:
+            line = bytes(view[self._start : end])
         self._start = self._searched = end + 1
         return line
 

@@ -12,10 +12,11 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.python.failure import Failure
 
 from msgnode.backends.call_outcomes import in_words
+from msgnode.foreign.lifecycle.stub_host import StubLimits
 from msgnode.foreign.proxy.guard import AddressGuard, split_port
 from msgnode.foreign.proxy.http import HTTPResponse, StubRequests
 from msgnode.foreign.proxy.websocket import ABNORMAL, StubWebSocket
-from msgnode.foreign.sandbox.flow import Allowance
+from msgnode.foreign.sandbox.flow import Allowance, Rate
 from msgnode.foreign.sandbox.lines import (
     MAX_SUB_PROTOCOLS,
     MAX_URL_CHARACTERS,
@@ -29,13 +30,9 @@ from msgnode.foreign.sandbox.lines import (
 )
 from msgnode.transport.endpoints import QuietEndpoint, TLSTrust
 
-MAX_SOCKETS = 8  # of one stub at once
-MAX_REQUESTS = 8
 MAX_UNSENT_BYTES = 32 * 1024 * 1024  # twice what the host script lets a socket have
-CONNECTIONS_PER_SECOND = 1.0  # a deployed stub connects again at once, without end
-CONNECTIONS_AT_ONCE = 5
-REQUESTS_PER_SECOND = 50.0  # of HTTP, each with a connection of its own
-REQUESTS_AT_ONCE = 50
+CONNECTIONS_SECONDS = 5.0  # of the permitted rate may come at once
+REQUESTS_SECONDS = 1.0
 _VISIBLE = re.compile(r"[!-~]+")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # of RFC 9110
 PORTS = {"ws": 80, "wss": 443, "http": 80, "https": 443}
@@ -52,45 +49,70 @@ class Egress(NamedTuple):
     requests: StubRequests
 
 
-class NotListed(Exception):
+class NotPermitted(Exception):
     """
-    A URL that the stub may not connect to.
+    A connection that the stub may not make. `limit` is the limit that it is beyond.
     """
+
+    def __init__(self, text: str, limit: str = "hosts") -> None:
+        super().__init__(text)
+        self.limit = limit
 
 
 class StubNetwork:
     """
-    The sockets and requests of one stub. `write` takes lines for its process.
+    The sockets and requests of one stub. `write` takes lines for its process, `limited` the word of a limit
+    that it has reached.
     """
 
     def __init__(
-        self, egress: Egress, hosts: tuple[str, ...], max_bytes: int, write: Callable[[bytes], None]
+        self,
+        egress: Egress,
+        hosts: tuple[str, ...],
+        limits: StubLimits,
+        write: Callable[[bytes], None],
+        limited: Callable[[str], None],
     ) -> None:
         self._egress = egress
         self._hosts = frozenset(split_port(each) for each in hosts)
-        self._max_bytes = max_bytes
+        self._limits = limits
+        self._max_bytes = limits.message_bytes + limits.message_bytes // 2
         self._write = write
+        self.limited = limited
         self._sockets: dict[int, _Socket] = {}
         self._requests: dict[int, Deferred[Any]] = {}
-        self._opening = Allowance(egress.reactor, CONNECTIONS_AT_ONCE, CONNECTIONS_PER_SECOND)
-        self._fetching = Allowance(egress.reactor, REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
+        self._opening = Allowance(egress.reactor, CONNECTIONS_SECONDS, limits.connections_per_second)
+        self._fetching = Allowance(egress.reactor, REQUESTS_SECONDS, limits.requests_per_second)
+        self._incoming = Rate(egress.reactor, limits.messages_per_second, limits.output_bytes_per_second)
         self._paused = False
+
+    def read(self, size: int, frames: int) -> float:
+        """
+        So much came; the seconds until more may be read.
+        """
+        self._incoming.take(size, frames)
+        wait = self._incoming.wait()
+        if wait:
+            self.limited("incoming")
+        return wait
 
     def _permitted(self, url: str, schemes: tuple[str, ...]) -> tuple[SplitResult, str, int]:
         """
-        The parts of a URL, with its host and port. NotListed if the stub may not connect to it.
+        The parts of a URL, with its host and port. NotPermitted if the stub may not connect to it.
         """
         if len(url) > MAX_URL_CHARACTERS or not _VISIBLE.fullmatch(url):
-            raise NotListed(f"expected a URL of at most {MAX_URL_CHARACTERS} visible ASCII characters")
+            raise NotPermitted(f"expected a URL of at most {MAX_URL_CHARACTERS} visible ASCII characters")
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port or PORTS.get(parts.scheme, 0)
         except ValueError as why:
-            raise NotListed(str(why)) from None
+            raise NotPermitted(str(why)) from None
+        if "@" in parts.netloc or "\\" in url:  # others read them in another way
+            raise NotPermitted(f"expected a URL without a user and without a backslash, not {url[:200]!r}")
         if parts.scheme not in schemes or not host:
-            raise NotListed(f"expected a URL with {' or '.join(schemes)}, not {url[:200]!r}")
+            raise NotPermitted(f"expected a URL with {' or '.join(schemes)}, not {url[:200]!r}")
         if (host, port) not in self._hosts:
-            raise NotListed(f"{host}:{port} is not among the hosts that this stub may connect to")
+            raise NotPermitted(f"{host}:{port} is not among the hosts that this stub may connect to")
         return parts, host, port
 
     # -- WebSockets --------------------------------------------------------------
@@ -99,17 +121,22 @@ class StubNetwork:
         if line.s in self._sockets or len(line.protocols) > MAX_SUB_PROTOCOLS:
             raise BadLine(f"a WebSocket cannot be opened as number {line.s}")
         try:
-            if len(self._sockets) >= MAX_SOCKETS:
-                raise NotListed(f"a stub has at most {MAX_SOCKETS} WebSockets at once")
+            if len(self._sockets) >= self._limits.sockets:
+                text = f"a stub has at most {self._limits.sockets} WebSockets at once"
+                raise NotPermitted(text, "sockets")
             if not all(_TOKEN.fullmatch(each) for each in line.protocols):
-                raise NotListed("a sub-protocol has letters, digits and some signs only (RFC 9110, 5.6.2)")
+                raise NotPermitted("a sub-protocol has letters, digits and some signs only (RFC 9110, 5.6.2)")
             parts, host, port = self._permitted(line.url, ("ws", "wss"))
-        except NotListed as why:
+        except NotPermitted as why:
+            self.limited(why.limit)
             self.tell("closed", s=line.s, code=ABNORMAL, reason=str(why), clean=False)
             return
         socket = self._sockets[line.s] = _Socket(self, line.s)
+        wait = self._opening.wait()
+        if wait:
+            self.limited("connections")
         socket.starting = self._egress.reactor.callLater(
-            self._opening.wait(), self._connect, socket, line, parts.scheme, host, port
+            wait, self._connect, socket, line, parts.scheme, host, port
         )
 
     def _connect(self, socket: "_Socket", line: Open, scheme: str, host: str, port: int) -> None:
@@ -133,7 +160,7 @@ class StubNetwork:
         payload = (line.base64 or b"") if line.text is None else line.text.encode()
         socket.unsent += len(payload)
         if len(payload) > self._max_bytes or socket.unsent > MAX_UNSENT_BYTES:
-            raise BadLine("more is sent on a WebSocket than the host script permits")
+            raise BadLine("more is sent on a WebSocket than the host script permits", "unsent")
         socket.connection.send(payload, is_binary)
 
     def close(self, line: Close) -> None:
@@ -158,12 +185,17 @@ class StubNetwork:
         if line.s in self._requests:
             raise BadLine(f"request {line.s} is under way")
         try:
-            if len(self._requests) >= MAX_REQUESTS:
-                raise NotListed(f"a stub has at most {MAX_REQUESTS} requests at once")
+            if len(self._requests) >= self._limits.requests:
+                raise NotPermitted(f"a stub has at most {self._limits.requests} requests at once", "requests")
             if not self._fetching.take():
-                raise NotListed(f"a stub may make {REQUESTS_PER_SECOND:g} requests in a second")
+                text = f"a stub may make {self._limits.requests_per_second:g} requests in a second"
+                raise NotPermitted(text, "request-rate")
+            if self._incoming.wait():
+                text = f"a stub gets {self._limits.output_bytes_per_second} bytes in a second"
+                raise NotPermitted(text, "incoming")
             self._permitted(line.url, ("http", "https"))
-        except NotListed as why:
+        except NotPermitted as why:
+            self.limited(why.limit)
             self.tell("fetched", s=line.s, error=str(why))
             return
         request = self._egress.requests.request(
@@ -175,6 +207,7 @@ class StubNetwork:
     def _answered(self, response: HTTPResponse, number: int) -> None:
         if self._requests.pop(number, None) is not None:
             status, reason, headers, body = response
+            self._incoming.take(len(body))
             self.tell("fetched", s=number, status=status, reason=reason, headers=headers, body=body)
 
     def _not_answered(self, why: Failure, number: int) -> None:
@@ -242,6 +275,12 @@ class _Socket:
             self._network.tell("message", s=self._number, base64=payload)
         else:
             self._network.tell("message", s=self._number, text=payload.decode())
+
+    def read(self, size: int, frames: int) -> float:
+        return self._network.read(size, frames)
+
+    def limited(self, limit: str) -> None:
+        self._network.limited(limit)
 
     def drained(self, size: int) -> None:
         self.unsent -= size

@@ -14,26 +14,25 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from msgnode.foreign.lifecycle.stub_host import StubEvents, StubStart
 from msgnode.foreign.sandbox import lines
-from msgnode.foreign.sandbox.flow import Allowance, OutputRate
+from msgnode.foreign.sandbox.flow import Allowance, Rate
 from msgnode.foreign.sandbox.lines import BadLine, LineBuffer, cleaned, encoded
 from msgnode.foreign.sandbox.network import StubNetwork
 from msgnode.foreign.sandbox.watch import Watch
-from msgnode.foreign.stub_host import StubEvents, StubStart
 
 log = Logger()
 
 STATUSES = ("created", "in-progress", "live", "disconnected", "failed")
 LINE_ROOM_BYTES = 64 * 1024  # of a line, in addition to its message
-TURN_LINES = 64  # handled in one turn of the event loop
+TURN_LINES, TURN_SECONDS = 64, 0.0003  # at most, in one turn of the event loop
 MAX_STDERR_BYTES = 4096  # that are kept, the last ones
 DISCONNECT_SECONDS = 2.0  # for the stub's disconnect()
 TERMINATE_SECONDS = 1.0  # until SIGKILL follows SIGTERM
-UNREAD_MESSAGES = (
-    64  # as many times the longest message may wait in the node for a process that does not read
-)
-STATUSES_AT_ONCE, STATUSES_PER_SECOND = 50, 5.0  # each makes the node subscribe again
-LOGGED_AT_ONCE, LOGGED_PER_SECOND = 100, 5.0  # lines of its console
+OUT_OF_MEMORY = "ran out of memory"
+UNREAD_MESSAGES = 16  # times the longest message may wait in the node for a process that does not read
+STATUSES_SECONDS = 10.0  # of the permitted rate may come at once; each makes the node subscribe again
+CONSOLE_SECONDS = 20.0
 
 
 @implementer(IPushProducer)
@@ -59,7 +58,7 @@ class StubProcess(ProcessProtocol):
         self._network = network(self._write)
         limits = start.limits
         self._buffer = LineBuffer(2 * limits.message_bytes + LINE_ROOM_BYTES)  # base64 is longer
-        self._rate = OutputRate(clock, limits.messages_per_second, limits.output_bytes_per_second)
+        self._rate = Rate(clock, limits.messages_per_second, limits.output_bytes_per_second)
         self._watch: Watch | None = None
         self._late: IDelayedCall | None = None  # until it must be live
         self._held: IDelayedCall | None = None  # until more of its lines are handled
@@ -69,8 +68,8 @@ class StubProcess(ProcessProtocol):
         self._why = ""
         self._most_unread = UNREAD_MESSAGES * limits.message_bytes
         self._unread = 0  # bytes that were written since the process has not read
-        self._statuses = Allowance(clock, STATUSES_AT_ONCE, STATUSES_PER_SECOND)
-        self._logged = Allowance(clock, LOGGED_AT_ONCE, LOGGED_PER_SECOND)
+        self._statuses = Allowance(clock, STATUSES_SECONDS, limits.statuses_per_second)
+        self._logged = Allowance(clock, CONSOLE_SECONDS, limits.log_lines_per_second)
         self._left_out = 0  # lines of its console
         self._full = self._refused = self._ended = False
         self._started = self._is_jailed = False
@@ -105,11 +104,13 @@ class StubProcess(ProcessProtocol):
         with suppress(ProcessExitedAlready):
             self.transport.signalProcess(name)
 
-    def kill(self, why: str) -> None:
+    def kill(self, why: str, limit: str = "") -> None:
         """
-        End it at once; `why` is what `ended` gets.
+        End it at once; `why` is what `ended` gets, `limit` the limit that it has reached.
         """
         if not self._ended:
+            if limit:
+                self._events.limited(limit)
             self._why = self._why or why
             self._signal("KILL")
 
@@ -127,10 +128,11 @@ class StubProcess(ProcessProtocol):
             lambda number: self._write(encoded("ping", n=number)),
             self.kill,
             limits.hang_seconds,
+            limits.cpu_share,
         )
 
     def _not_live(self) -> None:
-        self.kill(f"was not live within {self._start.limits.live_seconds:g} s")
+        self.kill(f"was not live within {self._start.limits.live_seconds:g} s", "live")
 
     def _write(self, line: bytes) -> None:
         if self._ended:
@@ -139,7 +141,7 @@ class StubProcess(ProcessProtocol):
         if self._full:
             self._unread += len(line)
             if self._unread > self._most_unread:
-                self.kill("does not read what is written to it")
+                self.kill("does not read what is written to it", "unread")
 
     def pauseProducing(self) -> None:
         """
@@ -176,7 +178,7 @@ class StubProcess(ProcessProtocol):
         try:
             wait = self._handle_some()
         except BadLine as why:
-            self.kill(f"broke the protocol of its host: {why}")
+            self.kill(f"broke the protocol of its host: {why}", why.limit)
             wait = None
         if self._ended or wait is None:
             if was_held is not None and not self._ended:
@@ -191,9 +193,11 @@ class StubProcess(ProcessProtocol):
         """
         None if no whole line is left, else the seconds until more may be handled.
         """
+        end = self._clock.seconds() + TURN_SECONDS
         for _ in range(TURN_LINES):
             wait = self._rate.wait()
             if wait:
+                self._events.limited("rate")
                 return wait
             line = self._buffer.next()
             if line is None:
@@ -202,6 +206,8 @@ class StubProcess(ProcessProtocol):
             self._handle(lines.decoded(line))
             if self._ended or (self._why and not self._stopping):
                 return None
+            if self._clock.seconds() >= end:
+                break
         return 0.0
 
     def _hold(self, held: bool) -> None:
@@ -250,6 +256,7 @@ class StubProcess(ProcessProtocol):
         """
         if not self._logged.take():
             self._left_out += 1
+            self._events.limited("console")
             return
         left_out, self._left_out = self._left_out, 0
         more = f" ({left_out} lines before it are left out)" if left_out else ""
@@ -259,11 +266,11 @@ class StubProcess(ProcessProtocol):
         most = self._start.limits.message_bytes
         if len(message) > most or not message.startswith(b"{"):
             raise BadLine(f"expected a message that is an object of at most {most} bytes")
-        self._events.posted(message)
+        self._rate.take(0, self._events.posted(message) - 1)  # a line has been taken for it
 
     def _status(self, value: str, desc: str) -> None:
         if not self._statuses.take():
-            self.kill("changed its status too often")
+            self.kill("changed its status too often", "statuses")
             return
         if value not in STATUSES:
             self._log("warn", f"unknown status {cleaned(value, 40)!r}")
@@ -281,7 +288,10 @@ class StubProcess(ProcessProtocol):
         if self._watch is not None:
             self._watch.stop()
         self._network.end()
-        self._events.ended(self._why or self._exit(reason.value))
+        why = self._why or self._exit(reason.value)
+        if why.startswith(OUT_OF_MEMORY):
+            self._events.limited("memory")
+        self._events.ended(why)
         stopping, self._stopping = self._stopping, []
         for stopped in stopping:
             stopped.callback(None)
@@ -289,7 +299,7 @@ class StubProcess(ProcessProtocol):
     def _exit(self, reason: Any) -> str:
         said = self._stderr.decode("utf-8", "replace")
         if "out of memory" in said.lower() or "allocation failed" in said.lower():
-            return f"ran out of memory; the limit is {self._start.limits.memory_bytes >> 20} MiB"
+            return f"{OUT_OF_MEMORY}; the limit is {self._start.limits.memory_bytes >> 20} MiB"
         last = cleaned(next(filter(None, reversed(said.splitlines())), ""), 200)
         how = f"signal {reason.signal}" if reason.signal else f"exit code {reason.exitCode}"
         return f"ended with {how}" + (f": {last}" if last else "")

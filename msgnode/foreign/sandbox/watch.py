@@ -13,13 +13,12 @@ from msgnode.structures.token_bucket import refilled
 
 LOOK_SECONDS = 1.0
 HANG_BYTES = 1024 * 1024  # written after the ping, by which even a slow reader would have seen its answer
-CPU_SHARE = 0.8  # of one core, for longer than a burst of
-CPU_BURST_SECONDS = 60.0
+CPU_BURST_SECONDS = 60.0  # for which a process may use a whole core
 
 
 class Watch:
     """
-    The regular check of a process. `ping` sends one, `kill` gets the reason.
+    The regular check of a process. `ping` sends one, `kill` gets the reason, and the limit.
     """
 
     def __init__(
@@ -27,14 +26,16 @@ class Watch:
         clock: Any,
         pid: int,
         ping: Callable[[int], None],
-        kill: Callable[[str], None],
+        kill: Callable[[str, str], None],
         hang_seconds: float,
+        cpu_share: float,
     ) -> None:
         self._clock = clock
         self._stat = Path(f"/proc/{pid}/stat")
         self._ping = ping
         self._kill = kill
         self._hang_seconds = hang_seconds
+        self._cpu_share = cpu_share
         self._number = 0
         self._answered = True
         self._silent = 0.0  # seconds since the ping in which the process could have answered
@@ -60,9 +61,10 @@ class Watch:
 
     def _look(self) -> None:
         self._looking = self._clock.callLater(LOOK_SECONDS, self._look)
-        why = self._hangs() or self._uses_too_much()
-        if why:
-            self._kill(why)
+        if why := self._hangs():
+            self._kill(why, "hang")
+        elif why := self._uses_too_much():
+            self._kill(why, "cpu")
         elif self._answered:
             self._answered = False
             self._number += 1
@@ -84,8 +86,8 @@ class Watch:
         except (OSError, ValueError, IndexError):
             return ""  # not Linux, or it is gone
         used = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
-        self._cpu = refilled(self._cpu, LOOK_SECONDS, CPU_SHARE, CPU_BURST_SECONDS) - (used - self._used)
+        left = refilled(self._cpu, LOOK_SECONDS, self._cpu_share, CPU_BURST_SECONDS)
+        self._cpu = left - (used - self._used)
         self._used = used
-        return (
-            f"used {CPU_SHARE:.0%} of a core for more than {CPU_BURST_SECONDS:g} s" if self._cpu < 0 else ""
-        )
+        text = f"used {self._cpu_share:.0%} of a core for more than {CPU_BURST_SECONDS:g} s"
+        return text if self._cpu < 0 else ""

@@ -7,17 +7,15 @@ back when the session ends.
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from msgnode.bus.responders.bindings import flatten_strings
-from msgnode.links.exchange.counts import ExchangeCounts
-from msgnode.links.exchange.domains import HomeDomains
 from msgnode.links.exchange.node_parts import NodeParts
 from msgnode.links.exchange.receipts import UNIT_CHARS, digest_of
-from msgnode.links.exchange.status import AGAIN_SECONDS, UNCONFIRMED
+from msgnode.links.exchange.status import AGAIN_SECONDS, UNCONFIRMED, response_body
 from msgnode.protocol.address import MAX_ADDRESS_CHARS, Domain
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message, compose, decode
@@ -63,27 +61,53 @@ class Deleted(NamedTuple):
         return 1 + len(self.addresses) // UNIT_ADDRESSES
 
 
+def _nothing(address: str, session: Session) -> None:
+    """
+    Does nothing.
+    """
+
+
+class Homes(Protocol):
+    """
+    The domain of each address; `own` is this node's.
+    """
+
+    own: str
+
+    def home(self, address: str) -> str: ...
+
+
+class Noting(Protocol):
+    """
+    A counter of events of other domains.
+    """
+
+    def note(self, of: str, event: str) -> None: ...
+
+
 class Allocations:
     """
     The table of addresses that sessions here have from other domains, with the service that gave them.
 
     `send` sends a message of the node's own to another domain, and calls `lost` if that has not got it. It
-    returns False if there is no room now.
+    returns False if there is no room now. `bound` is called for each address that a session here gets.
     """
 
     def __init__(
         self,
         node: NodeParts,
-        homes: HomeDomains,
+        homes: Homes,
         send: Callable[[Message, Callable[[], None]], bool],
         clock: IReactorTime,
-        counts: ExchangeCounts,
+        counts: Noting,
+        bound: Callable[[str, Session], None] = _nothing,
     ) -> None:
         self._node = node
         self._homes = homes
         self._send = send
         self._clock = clock
         self._counts = counts
+        self._bound = bound
         self._domain = Domain(node.config.domain)
         self._requested: FairTable[bytes, Requested] = FairTable(MAX_REQUESTED)
         self._held: dict[str, str] = {}  # the service of each address
@@ -96,18 +120,29 @@ class Allocations:
     def __len__(self) -> int:
         return len(self._held)
 
+    def __contains__(self, address: str) -> bool:
+        return address in self._held
+
     def start(self) -> None:
         """
         Takes the allocations of before a restart.
         """
         for session in [session for session in self._node.sessions if not session.is_node]:
             for address, kinds in session.bindings.items():
-                home = self._homes.home(address)
-                if kinds & ALLOCATED and home not in ("", self._homes.own):
-                    self._held[address] = f"{_MANAGER}{home}/address{_SERVICE}"
-                    parent, separator, name = address.partition(_CHILD)
-                    if separator:
-                        self._children.setdefault(parent, []).append(name)
+                if kinds & ALLOCATED:
+                    self.adopt(address)
+
+    def adopt(self, address: str) -> None:
+        """
+        Takes an allocated address of before a restart, if it is of another domain.
+        """
+        home = self._homes.home(address)
+        if home in ("", self._homes.own):
+            return
+        self._held[address] = f"{_MANAGER}{home}/address{_SERVICE}"
+        parent, separator, name = address.partition(_CHILD)
+        if separator:
+            self._children.setdefault(parent, []).append(name)
 
     @staticmethod
     def is_service(to: object) -> bool:
@@ -267,6 +302,7 @@ class Allocations:
         for each in names:
             self._held[each] = service
             self._node.routes.bind(each, session, ALLOCATED | (OWNED if each in own else 0))
+            self._bound(each, session)
         return None
 
     def _check_room(self, names: list[str], session: Session) -> None:
@@ -410,3 +446,12 @@ def own_address(domain: Domain) -> str:
     The address from which a node gives addresses back; answers to it are of no use.
     """
     return f"{domain.node}/links"
+
+
+def make_void(answer: Message, why: Rejected) -> None:
+    """
+    Makes an answer say why it is void.
+    """
+    body = response_body(why.code, str(why), why.reason)
+    made = decode(compose(answer.id, "response", answer.from_, str(answer.to), body, answer.transaction).data)
+    answer.data, answer.body = made.data, made.body

@@ -180,6 +180,15 @@ class AwaitedAnswers:
                 self._table.remove(digest)
                 self._deadlines.discard(digest)
 
+    def take_all(self) -> Iterator[tuple[Sent, str]]:
+        """
+        Takes out all requests, each with its address.
+        """
+        for digest, found in list(self._table.items()):
+            self._table.remove(digest)
+            self._deadlines.discard(digest)
+            yield found
+
     def restarted(self, node: str) -> None:
         """
         A node began again, perhaps without its memory: what it had taken it may have lost.

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.bus.receipts import RECEIPT, is_awaited, wants_answer
-from msgnode.links.exchange.allocations import Allocations, own_address
+from msgnode.links.exchange.allocations import Allocations, make_void, own_address
 from msgnode.links.exchange.counts import ExchangeCounts
 from msgnode.links.exchange.deliveries import Deliveries
 from msgnode.links.exchange.domains import HomeDomains
@@ -22,7 +22,7 @@ from msgnode.links.exchange.node_sessions import Arrival, NodeSessions, peer_of
 from msgnode.links.exchange.passing.origins import Origins
 from msgnode.links.exchange.passing.sender_check import SenderCheck
 from msgnode.links.exchange.rates import DomainRates
-from msgnode.links.exchange.status import UNCONFIRMED, response_body
+from msgnode.links.exchange.status import UNCONFIRMED
 from msgnode.links.stream.streams import Envelope
 from msgnode.links.wire.node_name import domain_of, is_name
 from msgnode.policy.enforcement.points import IN
@@ -249,7 +249,7 @@ class Incoming:
             if void is not None:
                 is_late = void.reason == UNCONFIRMED.reason
                 self._counts.note(source, "old-answer" if is_late else void.reason)
-                _make_void(message, void)
+                make_void(message, void)
             self._check_service(message, arrival.session)
             self._remember(message, envelope, payload)
         check_record = self._node.ingress.check_record
@@ -375,15 +375,6 @@ class Incoming:
             is_own = self._homes.home(to) == self._homes.own and not to.startswith("mn:")
             from_ = to if is_own else self._domain.node
             arrival.send(about.reply({**why.body(), "reason": why.reason}, from_).data)
-
-
-def _make_void(answer: Message, why: Rejected) -> None:
-    """
-    Makes an answer say why it is void.
-    """
-    body = response_body(why.code, str(why), why.reason)
-    made = decode(compose(answer.id, "response", answer.from_, str(answer.to), body, answer.transaction).data)
-    answer.data, answer.body = made.data, made.body
 
 
 def _receipt(why: Rejected, message: Message, to: str) -> Message:

@@ -28,6 +28,7 @@ class MetricsTests(ForeignCase):
         stub.say(from_="hyperty://c.example/h", to=f"{self.ann.runtime}/x")
         stub.room = 0
         self.send()
+        stub.events.limited("hosts")
 
         page = self.page()
 
@@ -38,6 +39,8 @@ class MetricsTests(ForeignCase):
             "msgnode_stub_addresses 1.0",
             'msgnode_stub_events_total{event="peer"} 1.0',
             'msgnode_stub_events_total{event="sent"} 1.0',
+            'msgnode_stub_limits_total{limit="hosts"} 1.0',
+            'msgnode_stub_limits_total{limit="memory"} 0.0',
         ):
             self.assertIn(line, page)
 

@@ -7,11 +7,17 @@ from typing import Protocol
 from msgspec import Struct
 from twisted.internet.defer import Deferred
 
+# The words under which it is counted that a stub has reached a limit.
+LIMITS = (
+    *("memory", "hang", "cpu", "live", "rate", "incoming", "statuses", "console", "lines", "unread"),
+    *("hosts", "sockets", "connections", "requests", "request-rate", "unsent", "frames", "handshake"),
+)
+
 
 class StubLimits(Struct, frozen=True):
     """
     Bounds of one stub's process; `live_seconds`: how long it may take until it says `live`, `hang_seconds`:
-    until it answers a ping.
+    until it answers a ping. `cpu_share` is that of one core. Sockets and requests are those at once.
     """
 
     memory_bytes: int
@@ -20,6 +26,13 @@ class StubLimits(Struct, frozen=True):
     messages_per_second: int
     live_seconds: float
     hang_seconds: float = 10.0
+    cpu_share: float = 0.8
+    sockets: int = 8
+    requests: int = 8
+    connections_per_second: float = 1.0
+    requests_per_second: float = 20.0
+    statuses_per_second: float = 5.0
+    log_lines_per_second: float = 5.0
 
 
 class StubStart(Struct, frozen=True):
@@ -43,9 +56,10 @@ class StubEvents(Protocol):
     Events that a stub's process reports to the node.
     """
 
-    def posted(self, message: bytes) -> None:
+    def posted(self, message: bytes) -> int:
         """
-        One JSON object that the stub put on its bus: UTF-8, of at most `limits.message_bytes`.
+        One JSON object that the stub put on its bus: UTF-8, of at most `limits.message_bytes`. Returns as how
+        many messages it counts.
         """
 
     def status(self, value: str, desc: str) -> None:
@@ -56,6 +70,11 @@ class StubEvents(Protocol):
     def log(self, level: str, text: str) -> None:
         """
         A line of its console, bounded and cleaned.
+        """
+
+    def limited(self, limit: str) -> None:
+        """
+        It has reached one of its limits: a word of LIMITS.
         """
 
     def ready(self) -> None:

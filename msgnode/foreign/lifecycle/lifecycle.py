@@ -4,21 +4,18 @@ The lifecycle of a domain's stub: fetched, started, live, restarted with a back-
 A new version runs next to the old one until it is live.
 """
 
-from collections.abc import Callable
-from typing import Any, Protocol
-from uuid import uuid4
+from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredList
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.config.foreign import ForeignOptions, ForeignStub
 from msgnode.foreign.fetch.stub_code import StubCode, Unusable
-from msgnode.foreign.fetch.supply import FETCH_AGAIN_SECONDS, CodeSupply, Sources
-from msgnode.foreign.stub_host import StubHosts, StubLimits, StubStart
-from msgnode.foreign.stub_instance import StubInstance
-from msgnode.foreign.stub_record import (
+from msgnode.foreign.fetch.supply import FETCH_AGAIN_SECONDS, CodeSupply
+from msgnode.foreign.lifecycle.start_options import start_options
+from msgnode.foreign.lifecycle.stub_instance import StubInstance
+from msgnode.foreign.lifecycle.stub_record import (
     ABSENT,
     DISCONNECTED,
     DOWNLOADING,
@@ -28,6 +25,8 @@ from msgnode.foreign.stub_record import (
     VERIFIED,
     StubRecord,
 )
+from msgnode.foreign.lifecycle.surroundings import Surroundings, Traffic
+from msgnode.foreign.lifecycle.trial import Trial
 from msgnode.protocol.errors import Rejected
 
 STABLE_SECONDS = 60.0  # live for so long, a stub has not failed
@@ -37,74 +36,26 @@ LOOK_SECONDS = 10.0  # between two looks at what is idle, or may have a new vers
 log = Logger()
 
 
-class Surroundings(Sources, Protocol):
-    """
-    The parts that the lifecycles of all stubs share.
-    """
-
-    hosts: StubHosts
-    chance: Callable[[], float]
-    own: str
-    node: str
-
-    def may_start(self, domain: str) -> bool:
-        """
-        May one more stub run?
-        """
-
-
-class Traffic(Protocol):
-    """
-    The messages of the domain, to which the lifecycle reports.
-    """
-
-    def is_needed(self) -> bool:
-        """
-        Is there something to send, or a subscription of a client here?
-        """
-
-    def became_live(self) -> None: ...
-    def was_lost(self) -> None:
-        """
-        The stub is not live any more.
-        """
-
-    def may_send(self) -> None: ...
-    def received(self, message: bytes, process: StubInstance) -> None: ...
-    def gave_up(self, why: Rejected) -> None:
-        """
-        No stub can be run for now.
-        """
-
-    def prod(self) -> None:
-        """
-        Posts something harmless: some stubs connect only when they are to send.
-        """
-
-
 class Lifecycle:
     """
     The lifecycle of one domain's stub (InstanceListener). `current` is its process; None: there is none.
-
-    `candidate` is a process of another version that is not live yet.
     """
 
     def __init__(self, domain: str, around: Surroundings, record: StubRecord, traffic: Traffic) -> None:
         self.domain = domain
         self.record = record
         self.current: StubInstance | None = None
-        self.candidate: StubInstance | None = None
         self._around = around
         self._traffic = traffic
         self._used_at = self._live_at = 0.0
         self._supply = CodeSupply(domain, around, self._count)
+        self.trial = Trial(around, record, self._supply, self._make, lambda: self.is_live, self._replace)
         self._retry: IDelayedCall | None = None
         self._prodding: IDelayedCall | None = None
         self._look: IDelayedCall | None = None
         self._failures = 0
         self._refused: Rejected | None = None
         self._refused_until = 0.0
-        self._slot = 1
 
     def _count(self, word: str) -> None:
         self.record.counts[word] += 1
@@ -159,7 +110,7 @@ class Lifecycle:
         if process is None:
             return
         code, options = process.code, process.start_options
-        now = self._start_options(code, process.slot)
+        now = start_options(self._around, code, process.slot)
         if self._supply.may_run(code) and (now.hosts, now.limits) == (options.hosts, options.limits):
             return
         self.stop("the configuration has changed")
@@ -175,8 +126,8 @@ class Lifecycle:
                 timer.cancel()
         self._retry = self._prodding = self._look = None
         self._supply.cancel()
-        processes = [process for process in (self.current, self.candidate) if process is not None]
-        was_live, self.current, self.candidate = self.is_live, None, None
+        processes = [process for process in (self.current, self.trial.take()) if process is not None]
+        was_live, self.current = self.is_live, None
         if processes or self.record.state not in (ABSENT, FAILED):
             self.record.change(STOPPED, why)
         if was_live:
@@ -198,12 +149,15 @@ class Lifecycle:
             self._start(kept)
         elif wait == 0 and self._around.may_fetch(self.domain):
             self.record.change(DOWNLOADING)
-            supply.fetch().addCallbacks(self._start, self._not_fetched, errbackArgs=(kept,))
+            supply.fetch().addCallbacks(self._fetched, self._not_fetched, errbackArgs=(kept,))
         elif kept is not None:
             self._start(kept)
         else:
             again = Rejected(f"the stub of {self.domain} cannot be fetched again yet", 502, "no-path")
             self._give_up(again, max(1.0, wait), ABSENT)
+
+    def _fetched(self, code: StubCode) -> None:
+        self._start(self._supply.kept() or code)  # the last good one, if this one was not live before
 
     def _not_fetched(self, failed: Failure, kept: StubCode | None) -> None:
         if failed.check(CancelledError):
@@ -225,34 +179,18 @@ class Lifecycle:
 
     def _start(self, code: StubCode) -> None:
         self.record.change(VERIFIED)
-        self.current = self._make(code, self._slot)
+        self.current = self._make(code, self.trial.slot)
         self.record.use(code, self.current.start_options.hosts)
         self.current.start(self._around.hosts)
 
     def _make(self, code: StubCode, slot: int) -> StubInstance:
         self._count("start")
-        return StubInstance(code, self._start_options(code, slot), slot, self, self._around.clock)
-
-    def _start_options(self, code: StubCode, slot: int) -> StubStart:
         around = self._around
-        stub, options = around.table(self.domain), around.options
-        listed = (*options.hosts, *(stub.hosts if stub is not None else ()))
-        return StubStart(
-            domain=self.domain,
-            url=f"runtime://{around.own}/protostub/{uuid4()}",
-            runtime_url=f"runtime://{around.own}/{around.node}.{slot}.{self.domain}",
-            code=code.code,
-            descriptor=code.descriptor,
-            hosts=code.hosts(listed),
-            limits=limits_of(options, stub),
-        )
+        return StubInstance(code, start_options(around, code, slot), slot, self, around.clock)
 
     def status_changed(self, process: StubInstance, desc: str) -> None:
-        if process is self.candidate:
-            if process.is_live:
-                self._replace(process)
-            elif process.state == FAILED:
-                process.give_up(f"the stub failed: {desc}")
+        if process is self.trial.process:
+            self.trial.status_changed(process, desc)
             return
         if process is not self.current:
             return
@@ -276,8 +214,7 @@ class Lifecycle:
         """
         The new version takes over.
         """
-        before, self.current, self.candidate = self.current, process, None
-        self._slot = process.slot
+        before, self.current = self.current, process
         log.info("the stub of {domain} has a new version", domain=self.domain)
         self.record.use(process.code, process.start_options.hosts)
         self.record.change(LIVE)
@@ -287,21 +224,21 @@ class Lifecycle:
         if before is not None:
             before.stop()
 
-    def posted(self, process: StubInstance, message: bytes) -> None:
-        if process is self.current or process is self.candidate:
-            self._traffic.received(message, process)
+    def posted(self, process: StubInstance, message: bytes) -> int:
+        if process is self.current or process is self.trial.process:
+            return self._traffic.received(message, process)
+        return 1
+
+    def limited(self, process: StubInstance, limit: str) -> None:
+        self.record.limits[limit] += 1
 
     def ready(self, process: StubInstance) -> None:
         if process is self.current:
             self._traffic.may_send()
 
     def ended(self, process: StubInstance, why: str) -> None:
-        if process is self.candidate:
-            self.candidate = None
-            if self.is_live:  # else the foreign node may be what is wrong
-                self._around.store.reject(process.code)
-            self._count("version-rejected")
-            self.record.change(self.record.state, f"a new version was not live: {why}")
+        if process is self.trial.process:
+            self.trial.ended(process, why)
             return
         if process is not self.current:
             return
@@ -324,7 +261,7 @@ class Lifecycle:
             self._give_up(Rejected(text[:500], 502, "no-path"), around.options.failed_seconds, FAILED)
             return
         self.record.change(DISCONNECTED, why)
-        limit = min(MAX_BACKOFF_SECONDS, 2.0 ** (self._failures - 1))
+        limit = min(MAX_BACKOFF_SECONDS, 2.0**self._failures)
         self._retry = around.clock.callLater(limit * (0.5 + around.chance() / 2), self._try_again)
 
     def _try_again(self) -> None:
@@ -369,45 +306,7 @@ class Lifecycle:
             if self.current is not None:
                 self.stop()
             return
-        self._look_for_version()
+        if self.current is not None and self.is_live:
+            self.trial.look(self.current)
         if self.is_running or self._retry is not None:
             self._watch()
-
-    def _look_for_version(self) -> None:
-        if self.candidate is None and self.is_live and self._supply.is_version_due():
-            self._supply.fetch().addCallbacks(self._try_version, self._no_version)
-
-    def _no_version(self, failed: Failure) -> None:
-        if not failed.check(CancelledError):
-            self.record.change(self.record.state, str(failed.value))
-
-    def _try_version(self, code: StubCode) -> None:
-        """
-        Runs another version next to the current one.
-        """
-        current = self.current
-        if current is None or code.key in (current.code.key, self._supply.entry.rejected):
-            return
-        if not self._around.may_start(self.domain):
-            return  # at the next look
-        self.candidate = self._make(code, 3 - self._slot)
-        self.candidate.start(self._around.hosts)
-
-
-def limits_of(options: ForeignOptions, stub: ForeignStub | None) -> StubLimits:
-    """
-    The limits of a stub: its own where the configuration has them.
-    """
-
-    def own(name: str) -> int:
-        found = getattr(stub, name) if stub is not None else None
-        value: int = getattr(options, name) if found is None else found
-        return value
-
-    return StubLimits(
-        memory_bytes=own("memory_bytes"),
-        message_bytes=own("message_bytes"),
-        output_bytes_per_second=own("rate_bytes"),
-        messages_per_second=own("rate_messages"),
-        live_seconds=options.live_seconds,
-    )

@@ -43,6 +43,7 @@ class StubRecord:
         self.hosts: tuple[str, ...] = ()
         self.connectors: list[str] = []
         self.counts: Counter[str] = Counter()
+        self.limits: Counter[str] = Counter()  # how often it has reached each
         self.waiting = self.addresses = 0
         self._wall = wall
 
@@ -50,8 +51,9 @@ class StubRecord:
         """
         Notes another state.
         """
+        why = printable(" ".join(why.split()))[:MAX_TEXT_CHARS]
         if why:
-            self.last_error = printable(why)[:MAX_TEXT_CHARS]
+            self.last_error = why
         if state == self.state:
             return
         log.info(
@@ -59,7 +61,7 @@ class StubRecord:
             domain=self.domain,
             before=self.state,
             state=state,
-            why=f": {printable(why)[:MAX_TEXT_CHARS]}" if why else "",
+            why=f": {why}" if why else "",
         )
         self.state, self.since = state, self._wall()
 
@@ -85,4 +87,5 @@ class StubRecord:
             "failures": self.counts["failure"],
             "last_error": self.last_error,
             "figures": dict(self.counts),
+            "limits": dict(self.limits),
         }

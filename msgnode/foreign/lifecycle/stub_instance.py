@@ -9,8 +9,8 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger, LogLevel
 
 from msgnode.foreign.fetch.stub_code import StubCode
-from msgnode.foreign.stub_host import StubHost, StubHosts, StubStart
-from msgnode.foreign.stub_record import CREATED, DISCONNECTED, FAILED, IN_PROGRESS, LIVE
+from msgnode.foreign.lifecycle.stub_host import StubHost, StubHosts, StubStart
+from msgnode.foreign.lifecycle.stub_record import CREATED, DISCONNECTED, FAILED, IN_PROGRESS, LIVE
 
 _STATUSES = {
     "created": CREATED,
@@ -31,7 +31,8 @@ class InstanceListener(Protocol):
     """
 
     def status_changed(self, process: "StubInstance", desc: str) -> None: ...
-    def posted(self, process: "StubInstance", message: bytes) -> None: ...
+    def posted(self, process: "StubInstance", message: bytes) -> int: ...
+    def limited(self, process: "StubInstance", limit: str) -> None: ...
     def ready(self, process: "StubInstance") -> None: ...
     def ended(self, process: "StubInstance", why: str) -> None: ...
 
@@ -80,6 +81,7 @@ class StubInstance:
 
     def _too_late(self) -> None:
         self._deadline = None
+        self.limited("live")
         self.give_up(f"not live after {self.start_options.limits.live_seconds:g} seconds")
 
     def post(self, message: bytes) -> bool:
@@ -98,9 +100,8 @@ class StubInstance:
 
     # -- StubEvents ----------------------------------------------------------------
 
-    def posted(self, message: bytes) -> None:
-        if not self.is_over:
-            self._listener.posted(self, message)
+    def posted(self, message: bytes) -> int:
+        return 1 if self.is_over else self._listener.posted(self, message)
 
     def status(self, value: str, desc: str) -> None:
         state = _STATUSES.get(value)
@@ -115,6 +116,10 @@ class StubInstance:
     def log(self, level: str, text: str) -> None:
         fields: dict[str, Any] = {"domain": self.start_options.domain, "text": text}
         log.emit(_LEVELS.get(level, LogLevel.debug), "stub of {domain}: {text}", **fields)
+
+    def limited(self, limit: str) -> None:
+        if not self.is_over:
+            self._listener.limited(self, limit)
 
     def ready(self) -> None:
         if not self.is_over:

@@ -1,0 +1,3 @@
+"""
+The lifecycle of a stub: when a process of it is started, replaced, started again and stopped.
+"""
