@@ -361,6 +361,9 @@ def factories(
     node.data_plane.use(cork, node.counts, node.sessions.journal)
     node.use_cork(cork)
     cork.before_read = node.before_read
+    if not node.data_plane.is_native:  # that gathers by itself
+        cork.clock = reactor
+        node.gather_output = cork.gather
     upgraded = WebSocketFactory(node, cork, reactor)
     websocket = Upgrade(upgraded)
     poll = PollResource(node, cork, reactor)
