@@ -376,6 +376,7 @@ class Node:
                 self._clock,
                 self.data_plane,
                 self.gather_output,
+                lambda: self.config.trusted_proxies,
             )
             self.history = History(journal, self.slices, lambda: self._router.policy)
             self.history_pages.is_here = self.kept_objects.is_kept

@@ -15,9 +15,10 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from msgnode.bus.objects.channels import CHANGES, CHILDREN, HISTORY, SUBSCRIPTION, object_of
-from msgnode.config.objects import ObjectsOptions, compiled
+from msgnode.config.objects import CHANNELS, ObjectsOptions, compiled
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, part
+from msgnode.protocol.peer_address import peer_host
 from msgnode.storage.objects.journal import ObjectJournal
 from msgnode.storage.objects.object_index import ObjectIndex
 from msgnode.structures.time_slices import Slices
@@ -30,6 +31,8 @@ MAX_KNOWN_CHARS = 512
 PAUSE_SECONDS = 0.1  # between two slices, of a millisecond or two each, of making snapshots
 MAX_NUMBERS = 10_000  # objects that the data plane knows
 KEPT_TYPES = ("create", "update", "delete")
+MAX_CREATOR_CHARS = 256
+_TOO_MANY = "you have begun as many objects as the node keeps for one user or host"
 _CLOSING = ord("}")
 _ENDS = (CHANGES, HISTORY)
 
@@ -68,7 +71,8 @@ class OtherKeepers(Protocol):
 class KeptObjects:
     """
     The objects that this node keeps. `before_write` has a function called before the node's output leaves;
-    `gather` lets that leave together with the output of other sockets that are ready.
+    `gather` lets that leave together with the output of other sockets that are ready. `trusted` returns the
+    trusted proxies.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class KeptObjects:
         clock: IReactorTime,
         data_plane: DataPlane = NO_DATA_PLANE,
         gather: Callable[[], object] = lambda: None,
+        trusted: Callable[[], list[str]] = lambda: [],
     ) -> None:
         self.options = options
         self.journal = journal
@@ -87,6 +92,7 @@ class KeptObjects:
         self._before_write = before_write
         self._slices = slices
         self._gather = gather
+        self._trusted = trusted
         self._known: dict[str, Channel | None] = {}  # by address; None: of no object that is kept
         self._patterns: re.Pattern[str] = compiled(options.keep)
         self._data_plane = data_plane
@@ -136,7 +142,12 @@ class KeptObjects:
     # -- publications --------------------------------------------------------------------
 
     def is_kept(self, object: str) -> bool:
-        return self._patterns.fullmatch(object) is not None
+        """
+        Is this the address of an object, and not of a part of one, for which the patterns ask?
+        """
+        return self._patterns.fullmatch(object) is not None and not any(
+            channel in f"{object}/" for channel in CHANNELS
+        )
 
     def channel(self, to: str) -> Channel | None:
         """
@@ -196,9 +207,10 @@ class KeptObjects:
             return
         index = self.journal.index(object)
         if index is None or not index.has_value:
+            creator = creator_of(message, self._trusted())
             version = self.journal.next_version(object)
-            if version:
-                self._append(object, version, message.data, "create", False)
+            if version and (index is not None or self.journal.may_begin(creator)):
+                self._append(object, version, message.data, "create", False, creator)
 
     def record(self, channel: Channel, message: Message) -> bool:
         """
@@ -212,15 +224,22 @@ class KeptObjects:
                 return False
         if b'"version"' in data and part(data, "version") is not None:
             raise Rejected("'version' in the header is given by the node; put yours into the body")
+        creator = ""
+        if self.journal.index(channel.object) is None:
+            creator = creator_of(message, self._trusted())
+            if not self.journal.may_begin(creator):
+                raise Rejected(_TOO_MANY, 429, "limit")
         version = self.journal.next_version(channel.object)
         if not version:
             return False
         message.data = data = with_version(data, version)
-        self._append(channel.object, version, data, kind, channel.is_child)
+        self._append(channel.object, version, data, kind, channel.is_child, creator)
         return True
 
-    def _append(self, object: str, version: int, data: bytes, kind: str, is_child: bool) -> None:
-        self.journal.record(object, version, data, kind, is_child)
+    def _append(
+        self, object: str, version: int, data: bytes, kind: str, is_child: bool, creator: str
+    ) -> None:
+        self.journal.record(object, version, data, kind, is_child, creator)
         if self._numbers:
             number = self._numbers.get(object)
             if number is not None:
@@ -281,6 +300,21 @@ class KeptObjects:
         for _ in steps:
             is_urgent = self.journal.segments.size > 2 * self.options.keep_bytes
             yield None if is_urgent else deferLater(self._clock, PAUSE_SECONDS)
+
+
+def creator_of(message: Message, trusted: list[str]) -> str:
+    """
+    The one whose objects are counted: the user, else the host, or the other domain; empty if it is not known.
+    """
+    origin = message.origin
+    session = getattr(origin, "session", None)
+    if session is not None and session.is_node:
+        sender, came_from = getattr(origin, "sender", None), getattr(origin, "came_from", None)
+        found = came_from.domain if came_from is not None else sender.user if sender is not None else ""
+    else:
+        user = session.identity if session is not None else getattr(origin, "identity", "")
+        found = user or peer_host(getattr(origin, "peer", "unix"), trusted)
+    return str(found)[:MAX_CREATOR_CHARS]
 
 
 def with_version(data: bytes, version: int) -> bytes:

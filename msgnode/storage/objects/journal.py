@@ -6,6 +6,7 @@ that it does not have them.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -92,6 +93,7 @@ class ObjectJournal:
         self._wall = wall
         self._is_low = is_low
         self._objects: dict[str, ObjectIndex] = {}
+        self._created: Counter[str] = Counter()  # objects by creator
         self.floor = 0  # versions of objects that were forgotten are not above it
         self._buffer: list[Recorded] = []
         self.micros = 0
@@ -145,14 +147,36 @@ class ObjectJournal:
             return None
         index = known.get(found.address)
         if index is None or found.kind == BEGIN:
-            index = ObjectIndex(found.address.decode(), version if found.kind == SNAPSHOT else version - 1)
+            floor = version if found.kind == SNAPSHOT else version - 1
+            creator = self._creator(place) if found.kind == BEGIN else ""
+            index = self._add(ObjectIndex(found.address.decode(), floor, creator))
             index.is_whole = found.kind == BEGIN
-            known[found.address] = self._objects[index.address] = index
+            known[found.address] = index
         if found.kind == ENTRY:
             index.add(version, place, found.length)
         elif found.kind == SNAPSHOT:
             index.add_snapshot(Snapshot(version, place, found.length))
         return index
+
+    def _creator(self, place: int) -> str:
+        try:
+            return unpacked(self.segments.read(place)).data.decode()
+        except (Damaged, ValueError):
+            return ""
+
+    def _add(self, index: ObjectIndex) -> ObjectIndex:
+        before = self._objects.get(index.address)
+        if before is not None:
+            self._forget(before)
+        self._objects[index.address] = index
+        self._created[index.creator] += 1
+        return index
+
+    def _forget(self, index: ObjectIndex) -> None:
+        del self._objects[index.address]
+        self._created[index.creator] -= 1
+        if not self._created[index.creator]:
+            del self._created[index.creator]
 
     def _recover_gap(self, index: ObjectIndex, place: int, unsure: set[str]) -> None:
         try:
@@ -200,6 +224,16 @@ class ObjectJournal:
             return 0
         return self._first_floor() + 1
 
+    def may_begin(self, creator: str) -> bool:
+        """
+        May this creator have another object? Those that are not known by name may have half of all together.
+        """
+        most = self.options.max_objects_per_creator if creator else self.options.max_objects // 2
+        if not self.options.max_objects_per_creator or self._created[creator] < max(most, 1):
+            return True
+        self.counts.refused += 1
+        return False
+
     def _first_floor(self) -> int:
         """
         The version before the first one of a new object. In a cluster it is above those that another keeper
@@ -207,26 +241,29 @@ class ObjectJournal:
         """
         return max(self.floor, int(self._wall() * 1000)) if self.is_shared else self.floor
 
-    def record(self, address: str, version: int, data: bytes, kind: str, is_child: bool) -> None:
+    def record(
+        self, address: str, version: int, data: bytes, kind: str, is_child: bool, creator: str = ""
+    ) -> None:
         """
-        Records the message with this version, which is the next one, to be written by `flush`. Those that are
-        written together have the time of the first one, and a microsecond more each.
+        Records the message with this version, which is the next one, to be written by `flush`; `creator`
+        begins the object if this is its first one. Those that are written together have the time of the first
+        one, and a microsecond more each.
         """
         index = self._objects.get(address)
         self.micros = self.micros + 1 if self._buffer else self._now()
         if index is None:
-            index = self._begin(address, version)
+            index = self._begin(address, version, creator)
         index.version = version
         if not is_child:
             index.has_value = kind != "delete"
         self._buffer.append((index, ENTRY, version, self.micros, data))
 
-    def _begin(self, address: str, version: int) -> ObjectIndex:
+    def _begin(self, address: str, version: int, creator: str = "") -> ObjectIndex:
         """
         Begins an object whose first message has this version.
         """
-        index = self._objects[address] = ObjectIndex(address, version - 1)
-        self._buffer.append((index, BEGIN, version, self.micros, b""))
+        index = self._add(ObjectIndex(address, version - 1, creator))
+        self._buffer.append((index, BEGIN, version, self.micros, creator.encode()))
         return index
 
     def record_carried(
@@ -559,7 +596,7 @@ class ObjectJournal:
             if index.is_in(segment):
                 index.remove(segment)
                 if not len(index) and not index.snapshots:
-                    del self._objects[index.address]
+                    self._forget(index)
                     self.floor = max(self.floor, index.version)
         if self.floor != floor and not self._append([packed(FLOOR, self.floor, self._now(), b"", b"")]):
             return

@@ -34,14 +34,16 @@ class Snapshot(NamedTuple):
 
 class ObjectIndex:
     """
-    The index of an object. `version` is the last one given, `oldest` the first one that may be there.
+    The index of an object. `version` is the last one given, `oldest` the first one that may be there;
+    `creator` has published the first one, empty if that is not known.
 
     A place is the number of the segment, shifted left by 40 bits, plus the offset. `is_whole`: nothing was
     removed since the object began. `is_long`: have enough entries come since the last snapshot for another?
     """
 
-    def __init__(self, address: str, floor: int) -> None:
+    def __init__(self, address: str, floor: int, creator: str = "") -> None:
         self.address = address
+        self.creator = creator
         self.encoded = address.encode()
         self.version = floor
         self.oldest = floor + 1
