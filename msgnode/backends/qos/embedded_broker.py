@@ -2,16 +2,17 @@
 The responder of the embedded QoS broker: reservations, and TURN credentials that carry them.
 """
 
+from secrets import token_hex
 from typing import Any
 
 from twisted.internet.defer import Deferred
 
 from msgnode.backends.qos.coturn import credentials
 from msgnode.backends.qos.reservation import Reservation, Wanted, session_and_parties, wanted
-from msgnode.backends.qos.reservations import Reservations
+from msgnode.backends.qos.reservations import OVERUSE, Reservations
 from msgnode.config.sections import QoSOptions
 from msgnode.protocol.errors import NotOffered, Rejected
-from msgnode.protocol.message import Message
+from msgnode.protocol.message import Message, compose
 from msgnode.sessions.session import Session
 
 RESERVATION = "/reservation"
@@ -35,6 +36,7 @@ class EmbeddedBroker:
         self._options = options
         self._reservations = reservations
         self._secret = secret
+        reservations.tell = self._tell
 
     def respond(self, message: Message, session: Session) -> Message | Deferred[Message]:
         fields = message.fields()
@@ -102,3 +104,12 @@ class EmbeddedBroker:
         server = {"urls": self._options.turn_urls, "username": user, "credential": password}
         value = {**made.shown(), "iceServers": [server], "iceTransportPolicy": "relay"}
         return message.reply({"code": 200, "value": value})
+
+    def _tell(self, session: Session, made: Reservation, status: str, used: dict[str, int]) -> None:
+        """
+        Notifies the session of a reservation that it is overused, or has been ended for that.
+        """
+        value = {**made.shown(), "status": status, "reason": OVERUSE, "used": used}
+        body = {"resource": f"{RESERVATION}/{made.id}", "value": value}
+        address = f"{self.addresses[0]}{RESERVATION}"
+        session.deliver(compose(f"reservation-{token_hex(4)}", "update", address, session.runtime, body))

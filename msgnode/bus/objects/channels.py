@@ -9,7 +9,7 @@ def object_of(address: str) -> str:
     """
     The object whose changes or children are published at this address; empty if it is none of these.
 
-    What is below `/children/` belongs to the object above that, also if it ends as a channel.
+    An address below `/children/` belongs to the object above that, also if it ends as a channel.
     """
     at = address.find(CHILDREN)
     if at > 0:
