@@ -303,6 +303,7 @@ class Node:
         router, options = self._router, self.config.objects
         self._clock = clock
         self.kept_objects: KeptObjects | None = None  # None: this node keeps none
+        self.gather_output: Callable[[], object] = lambda: None  # Cork.gather
         self.history: History | None = None
         self.object_journal: ObjectJournal | None = None
         self._keepers: OtherKeepers | None = None  # None: the node is alone in its domain
@@ -370,7 +371,14 @@ class Node:
         else:
             before_write = self.sessions.journal.before_write
             self.kept_objects = KeptObjects(
-                self.config.objects, journal, before_write, self.slices, self._clock, self.data_plane
+                self.config.objects,
+                journal,
+                before_write,
+                self.slices,
+                self._clock,
+                self.data_plane,
+                self.gather_output,
+                lambda: self.config.trusted_proxies,
             )
             self.history = History(journal, self.slices, lambda: self._router.policy)
             self.history_pages.is_here = self.kept_objects.is_kept

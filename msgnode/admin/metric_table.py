@@ -388,6 +388,14 @@ COUNTERS = (
         lambda node: node.counts.unlogged,
     ),
 )
+
+
+def _overused(node: Node) -> Samples:
+    if node.reservations is not None:
+        yield ("warned",), node.reservations.warned
+        yield ("ended",), node.reservations.stopped
+
+
 COUNTER_FAMILIES = (
     Family("messages_in", "Messages received from clients.", ("connector",), _received),
     Family(
@@ -395,6 +403,12 @@ COUNTER_FAMILIES = (
         "Messages of kept objects that were written or not, reads of their history, and what was replayed.",
         ("event",),
         lambda node: (((event,), number) for event, number in node.object_events().items()),
+    ),
+    Family(
+        "reservations_overused",
+        "Reservations that were used for more than was reserved, by what happened: a warning, or their end.",
+        ("event",),
+        _overused,
     ),
     Family(
         "connections_closed",

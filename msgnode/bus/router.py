@@ -21,9 +21,8 @@ from msgnode.bus.fanout import Fanout
 from msgnode.bus.flow_offers import FlowOffers
 from msgnode.bus.forwarding import Forwards
 from msgnode.bus.objects.catch_up import CatchUps
-from msgnode.bus.objects.channels import HISTORY
 from msgnode.bus.objects.history import History
-from msgnode.bus.objects.kept_objects import KeptObjects
+from msgnode.bus.objects.kept_objects import Channel, KeptObjects
 from msgnode.bus.receipts import Receipts, wants_answer
 from msgnode.bus.recipient_list import RecipientList
 from msgnode.bus.refusals import note_refusal
@@ -164,8 +163,8 @@ class Router:
             and foreign.decides(to, session, message)
         ):
             return self._send_out(message, to, session, foreign)
-        if self.kept is not None and (object := self.kept.concerned(message)):
-            return self._route_kept(self.kept, object, message, session, reasons if count == 1 else None)
+        if self.kept is not None and (channel := self.kept.concerned(message)):
+            return self._route_kept(self.kept, channel, message, session, reasons if count == 1 else None)
         recipients = self._routes.resolve(to)
         if session.is_node and recipients and self.foreign is not None:
             recipients = self.foreign.permitted(message, recipients, session)
@@ -263,8 +262,8 @@ class Router:
         ):
             foreign.send(message, session)  # this node is the gateway
             return None
-        if self.kept is not None and (object := self._object_kept_here(self.kept, message, to)):
-            return self._deliver_kept_here(self.kept, object, message, session)
+        if self.kept is not None and (channel := self._channel_kept_here(self.kept, message, to)):
+            return self._deliver_kept_here(self.kept, channel, message, session)
         recipients = self._routes.resolve(to)
         if foreign is not None and getattr(message.origin, "is_from_home", False):
             recipients = foreign.permitted(message, recipients, session)
@@ -283,15 +282,15 @@ class Router:
         return None
 
     @staticmethod
-    def _object_kept_here(kept: KeptObjects, message: Message, to: str) -> str:
+    def _channel_kept_here(kept: KeptObjects, message: Message, to: str) -> Channel | None:
         """
-        The object of which another member sends something to this node as its keeper; empty if there is none.
+        The channel of the object of which another member sends something to this node as its keeper.
         """
         origin = message.origin
         if getattr(origin, "is_copy", False) or getattr(origin, "is_from_home", False):
-            return ""
-        object = kept.object(to)
-        return object if object and not kept.keeper(object) else ""
+            return None
+        channel = kept.channel(to)
+        return channel if channel is not None and not kept.keeper(channel.object) else None
 
     def _forward_found(self, nodes: tuple[str, ...], message: Message, to: str, session: Session) -> Any:
         if self.cluster is None or not nodes or not self.cluster.forward(message, session, nodes):
@@ -377,8 +376,8 @@ class Router:
             and foreign.decides(to, session, message)
         ):
             return self._send_out(message, to, session, foreign)
-        if self.kept is not None and (object := self.kept.concerned(message)):
-            return self._route_kept(self.kept, object, message, session, reasons)
+        if self.kept is not None and (channel := self.kept.concerned(message)):
+            return self._route_kept(self.kept, channel, message, session, reasons)
         return self._distribute(message, to, session, reasons)
 
     def _distribute(self, message: Message, to: str, session: Session, reasons: int | None) -> Reply:
@@ -436,26 +435,26 @@ class Router:
     # -- objects with a history --------------------------------------------------------
 
     def _route_kept(
-        self, kept: KeptObjects, object: str, message: Message, session: Session, reasons: int | None
+        self, kept: KeptObjects, channel: Channel, message: Message, session: Session, reasons: int | None
     ) -> Reply:
         """
         Has a publication of a kept object recorded before it is delivered, or reads its history. `reasons`:
         as for _route_permitted.
         """
         assert self.history is not None and isinstance(message.to, str)
-        if message.to == object + HISTORY:
+        if channel.is_history:
             message.receipt = message.receipt and not wants_answer(message)
-            reply = self.history.respond(object, message, session)
+            reply = self.history.respond(channel.object, message, session)
             message.outcome, message.code = "answered", 200
             return reply
-        keeper = kept.keeper(object)
+        keeper = "" if kept.others is None else kept.keeper(channel.object)
         if keeper and self.cluster is not None and kept.others is not None:
             if not kept.others.is_away(keeper):
                 self.cluster.send(message, session, keeper)
                 return None
-            kept.others.note_missed(keeper, object)
-        elif kept.record(object, message) and reasons is not None and self.catching is None:
-            return self._deliver_and_offer(kept, object, message, session, reasons)
+            kept.others.note_missed(keeper, channel.object)
+        elif kept.record(channel, message) and self.flow_offers is not None and reasons is not None:
+            return self._deliver_and_offer(kept, channel.object, message, session, reasons)
         return self._deliver_kept(message, message.to, session)
 
     def _deliver_and_offer(
@@ -467,7 +466,7 @@ class Router:
         to = message.to
         assert isinstance(to, str)
         reply = self._deliver_kept(message, to, session)
-        if self.flow_offers is None or reply is not None or session.is_node:
+        if self.flow_offers is None or reply is not None or session.is_node or self.catching is not None:
             return reply
         recipients = self._routes.resolve(to)
         if self.cluster is not None and self.cluster.holders(to, bool(recipients)):
@@ -492,18 +491,20 @@ class Router:
         self.receipts.give(message, 202, session, 0)
         return None
 
-    def _deliver_kept_here(self, kept: KeptObjects, object: str, message: Message, session: Session) -> Reply:
+    def _deliver_kept_here(
+        self, kept: KeptObjects, channel: Channel, message: Message, session: Session
+    ) -> Reply:
         """
         As the keeper of an object, records what another member sends, or gives it a part of the history.
         """
         assert self.history is not None and self.cluster is not None and isinstance(message.to, str)
-        if message.to == object + HISTORY:
+        if channel.is_history:
             cluster, node = self.cluster, session.runtime
-            answered = self.history.answer_member(object, message)
+            answered = self.history.answer_member(channel.object, message)
             answered.addCallback(lambda answer: cluster.carry(node, answer.data))
             message.outcome, message.code = "answered", 200
             return answered
-        kept.record(object, message)
+        kept.record(channel, message)
         return self._deliver_kept(message, message.to, session)
 
     def deliver_again(self, message: Message, session: Session) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from msgnode.config.sections import Bytes, Count, OrOff, Section
 
 BELOW = "/..."  # at the end of a pattern: all that is below
-CHANNELS = ("/changes", "/children/", "/history", "/subscription")
+CHANNELS = ("/changes/", "/children/", "/history/", "/subscription/")  # in the address of no object
 _NO_OBJECTS = ("domain", "global", "mn", "runtime", "hyperty", "hyperty-runtime")
 _PATTERN = re.compile(r"([a-z][a-z0-9+.-]*)://([^/*]+)(/[^/]+)+")
 
@@ -23,6 +23,7 @@ class ObjectsOptions(Section):
     keep_bytes: Bytes = 256 * 1024 * 1024
     keep_days: OrOff = 30
     max_objects: Count = 10_000
+    max_objects_per_creator: OrOff = 1000
     max_object_bytes: Bytes = 1024 * 1024
     max_replay: Count = 10_000
 

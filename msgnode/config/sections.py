@@ -10,6 +10,7 @@ MAX_SECONDS = 3_153_600_000  # a century: timers do not accept infinity
 Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
 Positive = Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
 Count = Annotated[int, Meta(ge=1)]
+Factor = Annotated[float, Meta(ge=1, le=1000)]
 Bytes = Annotated[int, Meta(ge=1)]
 OrOff = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -91,6 +92,8 @@ class QoSOptions(BackEndOptions):
     max_reservation_seconds: Positive = 14_400.0
     max_reservations: Count = 1000
     max_reservations_per_session: Count = 10
+    overuse_seconds: OrOff = 20
+    overuse_tolerance: Factor = 1.25
 
 
 class RecordsOptions(Section):

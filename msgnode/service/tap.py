@@ -361,6 +361,9 @@ def factories(
     cork = Cork(node.settle, config.session.unsent_bytes, node.counts)
     node.data_plane.use(cork, node.counts, node.sessions.journal)
     node.use_cork(cork)
+    if not node.data_plane.is_native:  # that gathers by itself
+        cork.clock = reactor
+        node.gather_output = cork.gather
     upgraded = WebSocketFactory(node, cork, reactor)
     websocket = Upgrade(upgraded)
     poll = PollResource(node, cork, reactor)

@@ -159,6 +159,7 @@ def make_logins(
         state,
         run,
         tokens.wall,
+        lambda: config.trusted_proxies,
     )
     before = sessions.on_event
 

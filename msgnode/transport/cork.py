@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 
 from twisted.internet import tcp, unix
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IPushProducer
+from twisted.internet.interfaces import IPushProducer, IReactorTime
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -25,6 +25,7 @@ log = Logger()
 DIRECT_TRANSPORTS = (tcp.Server, unix.Server)
 
 MAX_BUFFERED_BYTES = 1024 * 1024  # of one connection; beyond it backpressure pauses the producer
+MAX_GATHERED = 32  # reads whose output leaves together
 CHUNK_BYTES = 128 * 1024  # bytes copied for a connection at a time; as many as Twisted sends at once
 
 
@@ -57,10 +58,23 @@ class Cork:
     Delays output while one read is handled, and then flushes every outlet.
 
     `settle` is called before any byte leaves, and at the end of each read: the node writes its journal then.
-    `before_read`, if there is one, is called before a read is handled.
+    `before_read`, if there is one, is called before a read is handled. With a `clock`, `gather` makes the
+    reads of one turn of the reactor one.
     """
 
-    __slots__ = ("_depth", "_outlets", "before_read", "corked", "counts", "most", "settle")
+    __slots__ = (
+        "_depth",
+        "_gathered",
+        "_is_gathering",
+        "_is_turn_awaited",
+        "_outlets",
+        "before_read",
+        "clock",
+        "corked",
+        "counts",
+        "most",
+        "settle",
+    )
 
     def __init__(
         self,
@@ -73,8 +87,12 @@ class Cork:
         self.counts = counts or Uncounted()
         self.before_read: Callable[[], object] | None = None
         self.corked = False
+        self.clock: IReactorTime | None = None
         self._depth = 0
         self._outlets: list[Holder] = []
+        self._is_gathering = False
+        self._gathered = 0  # reads
+        self._is_turn_awaited = False
 
     def __enter__(self) -> None:
         if self.before_read is not None and not self._depth:
@@ -94,6 +112,10 @@ class Cork:
     ) -> None:
         self._depth -= 1
         if self._depth == 0:
+            if self._is_gathering and self._gathered < MAX_GATHERED:
+                self._gathered += 1
+                return
+            self._is_gathering = False
             self._release()
 
     @property
@@ -102,6 +124,25 @@ class Cork:
         Is a read being handled, at whose end `settle` is called?
         """
         return self._depth > 0
+
+    def gather(self) -> None:
+        """
+        Keep the output of this read until the other sockets that are ready have been read, so that one call
+        of `settle` serves them all.
+        """
+        if self.clock is None or self._is_gathering or not self._depth:
+            return
+        self._is_gathering = True
+        self._gathered = 0
+        if not self._is_turn_awaited:
+            self._is_turn_awaited = True
+            self.clock.callLater(0, self._end_turn)  # the reactor makes it once all of them have been read
+
+    def _end_turn(self) -> None:
+        self._is_turn_awaited = False
+        if self._is_gathering and self._depth == 0:
+            self._is_gathering = False
+            self._release()
 
     def add(self, outlet: Holder) -> None:
         """

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 
 from msgnode.cluster.member_requests import NoAnswer
 from msgnode.cluster.ownership.object_keepers import MISSED, ObjectKeepers
+from msgnode.protocol.message import Message
 from msgnode.storage.objects.journal import ObjectJournal
 from tests.support.cluster_nodes import DOMAIN, MemoryCluster
 from tests.support.policy_case import rule
@@ -161,6 +162,34 @@ def test_observer_at_another_member_catches_up(kept: Kept) -> None:
     assert answer["body"]["version"] == missed[-1]["version"]
     assert [4] == values(more)
     assert [2, 3, 4] == values(again)
+
+
+def test_keeper_is_away_while_an_observer_catches_up(kept: Kept) -> None:
+    """
+    A keeper that does not answer for a while is asked again: the observer misses nothing, and gets nothing
+    twice.
+    """
+    ann, bob = kept.cluster["n1"].client("ann"), kept.cluster["n3"].client("bob")
+    kept.publish(ann, *range(1500))
+    history = kept.cluster["n2"].node.history
+    answer_member, asked = history.answer_member, []
+
+    def answer(object: str, message: Message) -> Deferred[Message]:
+        asked.append(message)
+        if len(asked) in (2, 3):
+            return Deferred()  # it was killed
+        return answer_member(object, message)
+
+    history.answer_member = answer
+    kept.cluster["n3"].subscribe(bob, body={"resources": [CHANGES], "since": 0})
+    for _ in range(60):
+        kept.cluster.clock.advance(1)
+        kept.settle()
+    kept.publish(ann, 1500)
+    got = bob.take()
+
+    assert 4 == len(asked)
+    assert list(range(1501)) == values(got)
 
 
 def test_hidden_messages_at_another_member(kept: Kept) -> None:

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.integration.clustered import DOMAIN, until
 from tests.integration.process import PATIENCE, Lines, NodeProcess, fetched
+from tests.integration.test_cluster_faults import members
 
 SM = "domain://msg-node.localhost/sm"
 OBJECT = "comm://localhost/rooms/1"
@@ -101,6 +103,128 @@ def test_nothing_that_was_seen_is_missing(start: Callable[[], NodeProcess]) -> N
     assert answer["body"] == {"code": 200, "version": len(kept)}
     assert [each["version"] for each in missed if each] == list(range(11, len(kept) + 2))
     node.stop()
+
+
+def publish_long(client: Lines, object: str, number: int) -> None:
+    """
+    Publish so many changes of 10 kB, numbered from 1.
+    """
+    for value in range(1, number + 1):
+        body = {"value": value, "more": "x" * 10_000}
+        client.send({"id": value, "type": "update", "from": object, "to": f"{object}/changes", "body": body})
+
+
+def versions_until(client: Lines, last: int) -> list[int]:
+    """
+    The versions that come, up to this one.
+    """
+    found: list[int] = []
+    while not found or found[-1] < last:
+        message = client.receive()
+        assert message is not None, found[-3:]
+        if "version" in message:
+            found.append(message["version"])
+    return found
+
+
+def test_killed_while_an_observer_catches_up(start: Callable[[], NodeProcess]) -> None:
+    """
+    The node is killed while an observer catches up: when it is back, it asks since the last version that it
+    has, and gets the rest, each once.
+    """
+    node = start()
+    reporter = Lines(node.ports["line"], "runtime://localhost/reporter")
+    publish_long(reporter, OBJECT, 600)
+    assert read(reporter, limit=1)["version"] == 600
+    observer = Lines(node.ports["line"], "runtime://localhost/observer")
+    assert subscribe(observer, "observer", since=0)["body"] == {"code": 200, "version": 600}
+    seen = versions_until(observer, 100)
+    node.stop(signal.SIGKILL)
+    while True:
+        line = observer.receive_line()
+        if not line.endswith(b"\n"):
+            break
+        seen.append(json.loads(line)["version"])
+    assert seen[-1] < 600
+
+    node = start()
+    back = Lines(node.ports["line"])
+    name = f"runtime://localhost/observer/{observer.token}"
+    opened = {"id": 1, "type": "re-open", "from": name, "to": "mn:/session"}
+    assert back.ask(opened)["body"]["code"] == 200
+    assert subscribe(back, "observer", since=seen[-1])["body"] == {"code": 200, "version": 600}
+    reporter = Lines(node.ports["line"], "runtime://localhost/reporter")
+    publish_long(reporter, OBJECT, 1)
+    seen += versions_until(back, 601)
+
+    assert seen == list(range(1, 602))
+    node.stop()
+
+
+def test_keeper_killed_while_an_observer_catches_up() -> None:
+    """
+    The member that keeps an object is killed while an observer at another one catches up: the subscription
+    goes on when it is back, without a gap and without a double.
+    """
+    named = f'members = ["mn://{DOMAIN}/n1", "mn://{DOMAIN}/n2"]\n'
+    more = f'{named}[objects]\nkeep = ["comm://{DOMAIN}/rooms/*"]\n'
+    with members(more=more) as (first, second):
+        reporter, observer = first.client("reporter"), first.client("observer")
+        room = next(
+            room
+            for room in (f"comm://{DOMAIN}/rooms/{number}" for number in range(30))
+            if kept_by(second, reporter, room)
+        )
+        publish_long(reporter, room, 599)
+        last = written(second, reporter, room)
+        body = {"resources": [f"{room}/changes"], "since": 0}
+        manager, own = f"domain://msg-node.{DOMAIN}/sm", f"runtime://{DOMAIN}/observer/sm"
+        observer.send({"id": 2, "type": "subscribe", "from": own, "to": manager, "body": body})
+        answer = observer.receive()
+        assert answer is not None and answer["body"] == {"code": 200, "version": last}
+        second.kill()
+        second.start()
+        seen = versions_until(observer, last)
+        until(lambda: list(first.members().values()) == ["up"], PATIENCE)
+        publish_long(reporter, room, 1)
+        seen += versions_until(observer, last + 1)
+
+    assert seen == list(range(last - 599, last + 2))
+
+
+def history_of(reader: Lines, room: str, **body: Any) -> Message:
+    """
+    The body of the answer to a read of this history.
+    """
+    own = f"runtime://{DOMAIN}/reporter"
+    found = reader.ask({"id": 4, "type": "read", "from": own, "to": f"{room}/history", "body": body})["body"]
+    assert found["code"] == 200, found
+    return dict(found["value"])
+
+
+def kept_by(member: Any, reporter: Lines, room: str) -> bool:
+    """
+    Does this member keep the room? A change of it is published.
+    """
+    before = events(member, "written")
+    publish_long(reporter, room, 1)
+    history_of(reporter, room, limit=1)
+    return events(member, "written") > before
+
+
+def written(member: Any, reader: Lines, room: str) -> int:
+    """
+    The last version of the room.
+    """
+    return int(history_of(reader, room, limit=1)["version"])
+
+
+def events(member: Any, name: str) -> float:
+    """
+    The count of one event of the member's kept objects.
+    """
+    found = fetched(member.process, "admin", "/metrics")
+    return float(found.split(f'msgnode_objects_events_total{{event="{name}"}} ')[1].split()[0])
 
 
 def run(node: NodeProcess, *arguments: str) -> subprocess.CompletedProcess[str]:

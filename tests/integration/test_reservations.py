@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import TestCase, skipUnless
@@ -61,6 +62,7 @@ cli = "127.0.0.1:{cli}"
 cli_password_file = "{where}/password"
 capacity_up = 1_000_000
 capacity_down = 1_000_000
+overuse_seconds = 2
 """
 
 
@@ -103,6 +105,17 @@ class Relayed:
         loop = asyncio.get_running_loop()
         peer, _ = await loop.create_datagram_endpoint(lambda: plain, local_addr=("127.0.0.1", 0))
         return cls(peer, transport, behind, plain)
+
+    async def send(self, bytes_per_second: int, size: int, until: Callable[[], bool]) -> None:
+        """
+        Send packets of this size to the peer at this rate.
+        """
+        began, sent = time.monotonic(), 0
+        while not until():
+            while sent < (time.monotonic() - began) * bytes_per_second:
+                self.transport.sendto(b"x" * size, self.peer.get_extra_info("sockname"))
+                sent += size
+            await asyncio.sleep(0.01)
 
     async def carries(self, seconds: float = 2.0) -> tuple[bool, bool]:
         """
@@ -179,6 +192,41 @@ class RelayTests(TestCase):
 
         self.assertEqual((False, False), await relayed.carries(1.0))
         self.assertEqual({"up": 1_000_000, "down": 1_000_000}, self.ask("read", {})["left"])
+
+    def test_overuse_is_stopped(self) -> None:
+        """
+        Of two clients that reserved the same, the one that relays four times as much is warned and stopped;
+        the other one goes on.
+        """
+        asyncio.run(self.overused())
+
+    async def overused(self) -> None:
+        half = {**WANTED, "up": 500_000, "down": 500_000}
+        fair, greedy = self.ask("create", half), self.ask("create", half)
+        one, other = [await Relayed.begin(each["iceServers"][0]) for each in (fair, greedy)]
+        self.assertEqual([(True, True)] * 2, [await one.carries(), await other.carries()])
+        deadline = time.monotonic() + 2 * PATIENCE
+        told: list[dict[str, Any]] = []
+        self.client.socket.settimeout(2 * PATIENCE)
+
+        def listen() -> None:
+            while len(told) < 2 and (message := self.client.receive()) is not None:
+                told.append(message["body"])
+
+        def is_over() -> bool:
+            return len(told) == 2 or time.monotonic() > deadline
+
+        listening = asyncio.get_running_loop().run_in_executor(None, listen)
+        await asyncio.gather(one.send(55_000, 50, is_over), other.send(250_000, 200, is_over))
+        await listening
+
+        self.assertEqual(
+            [(f"/reservation/{greedy['id']}", status) for status in ("overuse", "ended")],
+            [(each["resource"], each["value"]["status"]) for each in told],
+        )
+        self.assertGreater(told[0]["value"]["used"]["up"], 1.25 * 500_000)
+        self.assertEqual([(True, True), (False, False)], [await one.carries(), await other.carries(1.0)])
+        self.assertEqual([fair["id"]], [each["id"] for each in self.ask("read", {})["reservations"]])
 
     async def over(self) -> None:
         made = self.ask("create", {**WANTED, "seconds": 4})

@@ -9,11 +9,12 @@ from twisted.internet import tcp
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.protocol import Protocol
+from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.transport.cork import CHUNK_BYTES, Cork, Outlet, corked
+from msgnode.transport.cork import CHUNK_BYTES, MAX_GATHERED, Cork, Outlet, corked
 from tests.support.fastpath_wire import Socket, tcp_server, unix_server
 
 
@@ -67,6 +68,65 @@ class HoldingTests(SynchronousTestCase):
         self.writes: list[bytes] = []
         self.transport.write = self.writes.append
         self.outlet = Outlet(self.transport, self.cork)
+
+    def gather(self) -> list[str]:
+        """
+        Have the reads of one turn gathered; the calls of `settle`.
+        """
+        settled: list[str] = []
+        self.cork.settle = lambda: settled.append("settle")
+        self.cork.clock = self.clock = Clock()
+        return settled
+
+    def test_the_reads_of_a_turn_leave_together(self) -> None:
+        """
+        What one read gathers leaves with the output of the reads behind it, when the turn is over; a read of
+        the next turn does not wait.
+        """
+        settled = self.gather()
+        with self.cork:
+            self.outlet.write(b"a")
+            self.cork.gather()
+        with self.cork:
+            self.outlet.write(b"b")
+        before = list(settled), list(self.writes)
+        self.clock.advance(0)
+        with self.cork:
+            self.outlet.write(b"c")
+
+        self.assertEqual(([], []), before)
+        self.assertEqual([b"ab", b"c"], self.writes)
+
+    def test_only_so_many_reads_are_gathered(self) -> None:
+        """
+        A turn with very many reads is sent in parts, each after one call of `settle`.
+        """
+        settled = self.gather()
+        for _ in range(2 * MAX_GATHERED + 2):
+            with self.cork:
+                self.outlet.write(b"a")
+                self.cork.gather()
+        in_the_turn = len(self.writes)
+        self.clock.advance(0)
+
+        self.assertEqual(2, in_the_turn)
+        self.assertEqual(b"a" * (2 * MAX_GATHERED + 2), b"".join(self.writes))
+        self.assertFalse(self.cork.corked)
+        self.assertLess(len(settled), 10)
+
+    def test_nothing_is_gathered_outside_of_a_read(self) -> None:
+        """
+        Without a read under way, and without a clock, output leaves at once.
+        """
+        self.gather()
+        self.cork.gather()
+        self.outlet.write(b"a")
+        self.cork.clock = None
+        with self.cork:
+            self.cork.gather()
+            self.outlet.write(b"b")
+
+        self.assertEqual([b"a", b"b"], self.writes)
 
     def test_sends_at_once(self) -> None:
         """

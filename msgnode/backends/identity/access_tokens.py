@@ -5,9 +5,10 @@ refresh tokens, and gives out what lives shortly.
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock
 from twisted.logger import Logger
 
 from msgnode.backends.identity.grants import Grant, Grants
@@ -73,6 +74,7 @@ class AccessTokens:
         self._endpoints: dict[str, TokenEndpoint] = {}
         self._secrets: dict[str, str] = {}
         self._is_applied = False
+        self._turns: dict[str, DeferredLock] = {}  # of refreshes, by grant
         self._refreshing: SingleFlight[tuple[str, str], tuple[Grant, TokenSet]] = SingleFlight()
 
     def apply(self) -> None:
@@ -130,7 +132,7 @@ class AccessTokens:
         """
         Keeps the refresh token of a login, if it came with one; returns the value of the answer.
         """
-        claim = await self._claim(found.id_token) if found.id_token else None
+        claim = await self._claim(provider, found.id_token) if found.id_token else None
         user = claim.proof.user if claim is not None else ""
         granted = found.scope.split() if found.scope else scopes
         kept = None
@@ -138,6 +140,8 @@ class AccessTokens:
             kept = self.grants.add(session, provider.options.issuer, user, granted, found.refresh_token)
         if kept is not None:
             await kept
+        elif found.refresh_token and session.ended:
+            await self.revoke_quietly(provider, found.refresh_token)
         return self._value(provider, found, claim, granted, refreshable=kept is not None)
 
     async def access_token(
@@ -147,7 +151,7 @@ class AccessTokens:
         A new access token by the session's refresh token.
         """
         grant, found = await self.refresh(provider, session, scopes)
-        claim = await self._claim(found.id_token) if found.id_token else None
+        claim = await self._claim(provider, found.id_token, grant) if found.id_token else None
         return self._value(provider, found, claim, scopes or grant.scopes, refreshable=True)
 
     def refresh(
@@ -161,7 +165,24 @@ class AccessTokens:
         if grant is None:
             raise NotLoggedIn(provider.options.issuer)
         key = (grant.id, " ".join(sorted(scopes or ())))
-        return self._refreshing.call(key, lambda: self._refresh(provider, session, grant, key[1]))
+        return self._refreshing.call(key, lambda: self._refresh_in_turn(provider, session, grant, key[1]))
+
+    async def _refresh_in_turn(
+        self, provider: OIDCProvider, session: Session, grant: Grant, scope: str
+    ) -> tuple[Grant, TokenSet]:
+        """
+        Requests for other scopes wait: each uses the refresh token that the one before has got.
+        """
+        turn = self._turns.setdefault(grant.id, DeferredLock())
+        await turn.acquire()
+        try:
+            if self.grants.find(session, grant.issuer) is not grant:
+                raise NotLoggedIn(grant.issuer)
+            return await self._refresh(provider, session, grant, scope)
+        finally:
+            turn.release()
+            if not turn.locked:
+                self._turns.pop(grant.id, None)
 
     async def _refresh(
         self, provider: OIDCProvider, session: Session, grant: Grant, scope: str
@@ -177,9 +198,21 @@ class AccessTokens:
             if why.error == "invalid_grant":
                 self.grants.drop(session, grant.issuer)
             raise
-        if found.refresh_token and self.grants.find(session, grant.issuer) is grant:
+        if (
+            self.grants.find(session, grant.issuer) is not grant
+        ):  # revoked meanwhile, or the session has ended
+            await self.revoke_quietly(provider, found.refresh_token or found.access_token)
+            raise NotLoggedIn(grant.issuer)
+        if found.refresh_token:
             await self.grants.replace(grant, found.refresh_token)
         return grant, found
+
+    async def revoke_quietly(self, provider: OIDCProvider, token: str) -> None:
+        """
+        Revokes what a provider has issued for a login that is over.
+        """
+        with suppress(Rejected):
+            await self.endpoint(provider).revoke(token, "refresh_token")
 
     # -- assertions ----------------------------------------------------------------
 
@@ -187,11 +220,11 @@ class AccessTokens:
         """
         A new ID token of the session's user.
         """
-        _, found = await self.refresh(provider, session)
+        grant, found = await self.refresh(provider, session)
         if not found.id_token:
             issuer = provider.options.issuer
             raise NotOffered(f"the identity provider {issuer} does not offer ID tokens by refresh")
-        return assertion(found.id_token, await self._claim(found.id_token))
+        return assertion(found.id_token, await self._claim(provider, found.id_token, grant))
 
     async def generate_assertion(
         self, provider: OIDCProvider, session: Session, contents: str
@@ -201,7 +234,7 @@ class AccessTokens:
         """
         endpoint = self.endpoint(provider)
         await endpoint.check_exchange()
-        _, found = await self.refresh(provider, session)
+        grant, found = await self.refresh(provider, session)
         form = {
             "subject_token": found.access_token,
             "subject_token_type": ACCESS_TOKEN,
@@ -210,26 +243,33 @@ class AccessTokens:
             "nonce": contents,
         }
         issued = await endpoint.token(EXCHANGE, {name: value for name, value in form.items() if value})
-        claim = await self._claim(issued.access_token)
+        claim = await self._claim(provider, issued.access_token, grant)
         if contents and claim.claims.get("nonce") != contents:
             # A peer would take it for an assertion of another key.
             issuer = provider.options.issuer
             raise NotOffered(f"the identity provider {issuer} does not offer to sign 'params.contents'")
         return assertion(issued.access_token, claim)
 
-    async def _claim(self, token: str) -> VerifiedToken:
+    async def _claim(self, provider: OIDCProvider, token: str, grant: Grant | None = None) -> VerifiedToken:
         """
-        The claims of a token that the provider has just issued. Rejected (502) if it is not valid here.
+        The claims of a token that the provider has just issued, with `grant` for its user. Rejected (502) if
+        it is not valid here, or is another provider's or another user's.
         """
+        issuer = provider.options.issuer
         try:
-            claim = self._tokens.validate(token)
-            return await claim if isinstance(claim, Deferred) else claim
+            found = self._tokens.validate(token)
+            claim = await found if isinstance(found, Deferred) else found
         except Rejected as why:
             if why.code in (503, 504):
                 raise
             raise Rejected(
                 f"the identity provider issued a token that is not valid here: {why}", 502
             ) from None
+        if claim.claims.get("iss") != issuer:
+            raise Rejected(f"the identity provider {issuer} issued a token of another provider", 502)
+        if grant is not None and grant.user and claim.proof.user != grant.user:
+            raise Rejected(f"the identity provider {issuer} issued a token of another user", 502)
+        return claim
 
     # -- the rest ------------------------------------------------------------------
 

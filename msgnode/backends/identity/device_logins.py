@@ -25,12 +25,14 @@ from msgnode.backends.identity.token_validator import Tokens
 from msgnode.config.schema import IdentityOptions
 from msgnode.protocol.errors import FAILED, Rejected, error_body
 from msgnode.protocol.message import Message, compose, decode
+from msgnode.protocol.peer_address import peer_host
 from msgnode.sessions.session import Connection, Session
 
 log = Logger()
 
 KIND = "device login"
 PROVISIONAL = 100
+SHARES = 10  # one user or host has one of them
 _STOPPING = "the node stops, and keeps no logins over a restart; ask again"
 
 Key = tuple[Session, str]  # and the issuer
@@ -46,7 +48,7 @@ class Answer(Protocol):
 
 class DeviceLogins:
     """
-    The device logins, at most one for each session and provider.
+    The device logins, at most one for each session and provider. `trusted` returns the trusted proxies.
     """
 
     def __init__(
@@ -58,7 +60,9 @@ class DeviceLogins:
         answer: Answer,
         clock: IReactorTime,
         wall: Callable[[], float],
+        trusted: Callable[[], list[str]] = lambda: [],
     ) -> None:
+        self._trusted = trusted
         self._options = options
         self._access = access
         self._tokens = tokens
@@ -79,8 +83,10 @@ class DeviceLogins:
         """
         issuer = provider.options.issuer
         self._check_room(session, issuer)
+        self._check_share(session, issuer, message)
         found = await self._access.endpoint(provider).authorize_device(" ".join(scopes))
         self._check_room(session, issuer)  # others came meanwhile
+        self._check_share(session, issuer, message)
         if session.ended:
             raise Rejected("this session has ended", 410, "no-session")
         self._cancel((session, issuer), Rejected("another login was begun in place of this one", 409))
@@ -98,6 +104,21 @@ class DeviceLogins:
                 f"this node awaits no more than {most} device logins; try again later", 503, "limit"
             )
         self._access.grants.check_room(session, issuer)
+
+    def _check_share(self, session: Session, issuer: str, message: Message) -> None:
+        """
+        Rejected (429) if this user, or host, awaits a tenth of all logins already: others have users, too.
+        """
+        name = self._name(session, message)
+        if not name or (session, issuer) in self._under_way:
+            return
+        most = max(1, self._options.max_device_logins // SHARES)
+        if sum(self._name(key[0], begun) == name for key, (_, begun) in self._under_way.items()) >= most:
+            text = f"this user or host awaits no more than {most} device logins; finish one of them"
+            raise Rejected(text, 429, "limit")
+
+    def _name(self, session: Session, message: Message) -> str:
+        return session.identity or peer_host(getattr(message.origin, "peer", "unix"), self._trusted())
 
     def _pending(
         self, found: DeviceAuthorization, session: Session, issuer: str, scopes: list[str], request: Message
@@ -133,6 +154,7 @@ class DeviceLogins:
         async def outcome() -> dict[str, Any]:
             tokens = await login.outcome
             if not pending.serves(session):
+                await self._access.revoke_quietly(provider, tokens.refresh_token or tokens.access_token)
                 raise Rejected("this session has another owner now", 410, "no-session")
             value = await self._access.accept(provider, session, tokens, pending.scopes)
             return {"code": 200, "value": value}

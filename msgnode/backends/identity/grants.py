@@ -6,6 +6,7 @@ to the session under which its user logged in, and to no client that takes the s
 same verified user, or the client with the same session token.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from secrets import token_hex
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from msgnode.protocol.errors import Rejected
 log = Logger()
 
 KIND = "grant"
+SHARES = 10  # one user has one of them
 
 
 class GrantHolder(Protocol):
@@ -89,6 +91,7 @@ class Grants:
         self._most = most
         self._by_session: dict[GrantHolder, dict[str, Grant]] = {}
         self._count = 0
+        self._users: Counter[tuple[str, str]] = Counter()  # grants by provider and user
 
     def __len__(self) -> int:
         return self._count
@@ -124,8 +127,8 @@ class Grants:
         self, session: GrantHolder, issuer: str, user: str, scopes: list[str], token: str
     ) -> Deferred[None] | None:
         """
-        Seals and keeps a refresh token, in the place of an earlier one. None if there is no room, or the
-        session has ended meanwhile.
+        Seals and keeps a refresh token, in the place of an earlier one. None if there is no room, if the user
+        has a tenth of all already, or if the session has ended meanwhile.
         """
         try:
             self.check_room(session, issuer)
@@ -134,6 +137,8 @@ class Grants:
         if session.ended:
             return None
         self.drop(session, issuer)
+        if user and self._users[issuer, user] >= max(1, self._most() // SHARES):
+            return None
         grant = Grant(
             id=token_hex(8),
             runtime=session.runtime,
@@ -144,9 +149,13 @@ class Grants:
             sealed="",
         )
         grant.sealed = self.keys.seal(token.encode(), grant.about())
-        self._by_session.setdefault(session, {})[issuer] = grant
-        self._count += 1
+        self._added(session, grant)
         return self._put(grant)
+
+    def _added(self, session: GrantHolder, grant: Grant) -> None:
+        self._by_session.setdefault(session, {})[grant.issuer] = grant
+        self._count += 1
+        self._users[grant.issuer, grant.user] += 1
 
     def replace(self, grant: Grant, token: str) -> Deferred[None]:
         """
@@ -183,6 +192,9 @@ class Grants:
         grant = grants.pop(issuer, None)
         if grant is not None:
             self._count -= 1
+            self._users[issuer, grant.user] -= 1
+            if not self._users[issuer, grant.user]:
+                del self._users[issuer, grant.user]
             self._removed(grant)
         if not grants:
             self._by_session.pop(session, None)
@@ -230,8 +242,7 @@ class Grants:
                 continue
             if not self.keys.is_newest(grant.sealed):
                 self.replace(grant, token.decode()).addErrback(lambda why: None)
-            self._by_session.setdefault(session, {})[grant.issuer] = grant
-            self._count += 1
+            self._added(session, grant)
         if unreadable:
             log.error(
                 "{number} refresh tokens cannot be read with the keys of identity.token_keys_file; their"

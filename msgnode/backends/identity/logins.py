@@ -46,6 +46,7 @@ class Logins(Service):
         state: Path | None = None,
         run: Callable[..., Deferred[Any]] = maybeDeferred,
         wall: Callable[[], float] = time.time,
+        trusted: Callable[[], list[str]] = lambda: [],
     ) -> None:
         self._options = options
         self._find = find
@@ -55,7 +56,7 @@ class Logins(Service):
         self._journal = KeyedJournal(state / FILE if state is not None else None, run)
         kept = Grants(None, self._journal, lambda: options.max_refresh_tokens)
         self.access = AccessTokens(options, tokens, kept, wall)
-        self.devices = DeviceLogins(options, self.access, tokens, self._journal, answer, clock, wall)
+        self.devices = DeviceLogins(options, self.access, tokens, self._journal, answer, clock, wall, trusted)
 
     def apply(self) -> None:
         self.access.apply()

@@ -13,23 +13,48 @@ from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import clientFromString
 from twisted.internet.interfaces import ITCPTransport
 from twisted.internet.protocol import Factory, Protocol
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.protocol.errors import Rejected
 
+log = Logger()
+
 DEADLINE_SECONDS = 5.0
 MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 _SESSION = re.compile(rb"id=(\d+), user <([^>]*)>")
+_AGE = re.compile(rb"started (\d+) secs ago")
+_USAGE = re.compile(rb"usage: rp=\d+, rb=(\d+), sp=\d+, sb=(\d+)")
+_TOTAL = re.compile(rb"Total sessions: (\d+)")
 _PASSWORD, _PROMPT = b"Enter password:", b"> "
 
 
 class RelaySession(NamedTuple):
     """
-    An allocation at coturn, and the user name with which it was made.
+    An allocation at coturn, and the user name with which it was made; its age in seconds, and the bytes that
+    it has relayed, as of its last update.
     """
 
     id: str
     user: str
+    age: int = 0
+    up: int = 0
+    down: int = 0
+
+    @property
+    def reservation(self) -> str:
+        return self.user.rpartition(":")[2]
+
+
+def _session_of(part: bytes) -> RelaySession:
+    """
+    The session that this part of a listing is about.
+    """
+    found, age, usage = _SESSION.search(part), _AGE.search(part), _USAGE.search(part)
+    assert found is not None
+    up, down = (int(usage[1]), int(usage[2])) if usage is not None else (0, 0)
+    user = found[2].decode("utf-8", "replace")
+    return RelaySession(found[1].decode(), user, int(age[1]) if age is not None else 0, up, down)
 
 
 def credentials(secret: str, id: str, until: int) -> tuple[str, str]:
@@ -91,13 +116,24 @@ class Coturn:
         self._endpoint = clientFromString(reactor, f"tcp:{host}:{port}:timeout={DEADLINE_SECONDS:.0f}")
         self._password = password
         self._reactor = reactor
+        self._is_cut = False
 
     async def sessions(self, text: str) -> list[RelaySession]:
         """
         The sessions whose user name contains the text.
         """
-        found = _SESSION.findall(await self._run([f"psp {text}"]))
-        return [RelaySession(id.decode(), user.decode("utf-8", "replace")) for id, user in found]
+        output = await self._run([f"psp {text}"])
+        starts = [match.start() for match in _SESSION.finditer(output)]
+        parts = [output[start:end] for start, end in zip(starts, [*starts[1:], len(output)], strict=True)]
+        total = _TOTAL.search(output)
+        if total is not None and int(total[1]) > len(parts) and not self._is_cut:
+            self._is_cut = True
+            log.error(
+                "coturn lists {some} of {all} sessions: raise its cli-max-output-sessions",
+                some=len(parts),
+                all=int(total[1]),
+            )
+        return [_session_of(part) for part in parts]
 
     async def cancel(self, sessions: list[RelaySession]) -> None:
         """

@@ -2,15 +2,15 @@
 The responder of the embedded QoS broker: reservations, and TURN credentials that carry them.
 """
 
+from secrets import token_hex
 from typing import Any
 
 from twisted.internet.defer import Deferred
 
 from msgnode.backends.qos.coturn import credentials
 from msgnode.backends.qos.reservation import Reservation, Wanted, session_and_parties, wanted
-from msgnode.backends.qos.reservations import Reservations
+from msgnode.backends.qos.reservations import Notice, Reservations
 from msgnode.config.sections import QoSOptions
-from msgnode.protocol.close_codes import REMOVED
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message, compose
 from msgnode.sessions.session import Session
@@ -36,7 +36,7 @@ class EmbeddedBroker:
         self._options = options
         self._reservations = reservations
         self._secret = secret
-        reservations.on_taken = self._notify
+        reservations.tell = self._tell
 
     def respond(self, message: Message, session: Session) -> Message | Deferred[Message]:
         fields = message.fields()
@@ -76,13 +76,6 @@ class EmbeddedBroker:
             raise Rejected("'value.id' must be the id of a reservation")
         return id
 
-    def _notify(self, session: Session, taken: Reservation) -> None:
-        """
-        Tells a session that an operator took its reservation back.
-        """
-        body = {"resource": f"{RESERVATION}/{taken.id}", "reason": REMOVED.word}
-        session.deliver(compose(0, "delete", self.addresses[-1], session.runtime, body))
-
     async def _create(self, message: Message, value: dict[str, Any], session: Session) -> Message:
         application, parties = session_and_parties(value)
         made = await self._reservations.create(session, wanted(value), application, parties)
@@ -111,3 +104,15 @@ class EmbeddedBroker:
         server = {"urls": self._options.turn_urls, "username": user, "credential": password}
         value = {**made.shown(), "iceServers": [server], "iceTransportPolicy": "relay"}
         return message.reply({"code": 200, "value": value})
+
+    def _tell(self, session: Session, made: Reservation, notice: Notice) -> None:
+        """
+        Notifies the session of a reservation that it is overused, or has been ended for that or by an
+        operator.
+        """
+        value = {**made.shown(), "status": notice.status, "reason": notice.reason}
+        if notice.used is not None:
+            value["used"] = notice.used
+        body = {"resource": f"{RESERVATION}/{made.id}", "value": value}
+        address = f"{self.addresses[0]}{RESERVATION}"
+        session.deliver(compose(f"reservation-{token_hex(4)}", "update", address, session.runtime, body))

@@ -8,7 +8,7 @@ credentials would open new ones.
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from twisted.application.service import Service
@@ -18,8 +18,10 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from msgnode.backends.qos.coturn import RelaySession
+from msgnode.backends.qos.policing import Overuse, Policing
 from msgnode.backends.qos.reservation import Reservation, Wanted
 from msgnode.config.sections import QoSOptions
+from msgnode.protocol.close_codes import REMOVED
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.session import Session
 from msgnode.storage.keyed_journal import KeyedJournal
@@ -29,6 +31,8 @@ log = Logger()
 FILE = "reservations.jsonl"
 SWEEP_SECONDS = 5.0  # between two looks for sessions of reservations that have ended
 PREFIX = "msgnode-"
+WARNED_SECONDS = 600.0  # after a warning, during which another overuse ends the reservation
+OVERUSE, ENDED = "overuse", "ended"
 
 
 class Relay(Protocol):
@@ -53,8 +57,15 @@ class Conflict(Rejected):
         return {**super().body(), "left": self.left}
 
 
-def _ignore_notice(session: Session, taken: Reservation) -> None:
-    pass
+class Notice(NamedTuple):
+    """
+    What a session is told of its reservation: `overuse`, or that it has `ended`, and why; `used` has the bits
+    per second that were measured.
+    """
+
+    status: str
+    reason: str
+    used: dict[str, int] | None = None
 
 
 class Reservations(Service):
@@ -73,7 +84,11 @@ class Reservations(Service):
         run: Callable[..., Deferred[Any]] = maybeDeferred,
     ) -> None:
         self.failures = 0  # of the relay's command line
-        self.on_taken: Callable[[Session, Reservation], object] = _ignore_notice
+        self.warned = self.stopped = 0  # reservations that were overused, and that were ended for that
+        # Tells the session of a reservation what has become of it.
+        self.tell: Callable[[Session, Reservation, Notice], object] = lambda *told: None
+        self._policing = Policing()
+        self._warnings: dict[str, float] = {}  # reservations, and when their client was warned
         self._options = options
         self._relay = relay
         self._find = find
@@ -107,7 +122,8 @@ class Reservations(Service):
                 self._end(found)
             else:
                 self._set_timer(found)
-        self._sweeping.start(SWEEP_SECONDS, now=False)
+        window = self._options.overuse_seconds
+        self._sweeping.start(min(SWEEP_SECONDS, window / 2 if window else SWEEP_SECONDS), now=False)
 
     def stopService(self) -> Deferred[None]:
         super().stopService()
@@ -198,6 +214,7 @@ class Reservations(Service):
         until = int(self._wall() + wanted.seconds)
         changed = msgspec.structs.replace(found, up=wanted.up, down=wanted.down, until=until)
         await self._put(changed)
+        self._policing.forget(found.id)
         return changed
 
     async def _put(self, made: Reservation) -> None:
@@ -236,7 +253,7 @@ class Reservations(Service):
         session = self._find(found.runtime)
         failure = await self._end(found)
         if session is not None and not session.ended and found.belongs_to(session):
-            self.on_taken(session, found)
+            self.tell(session, found, Notice(ENDED, REMOVED.word))
         return failure
 
     def ended(self, session: Session) -> None:
@@ -251,6 +268,7 @@ class Reservations(Service):
         timer = self._timers.pop(made.id, None)
         if timer is not None and timer.active():
             timer.cancel()
+        self._warnings.pop(made.id, None)
         self._over[made.id] = max(made.until, int(self._wall()))
         self._journal.remove(made.id).addErrback(lambda why: None)  # the journal has logged it
         return self._cut(made.id)
@@ -281,18 +299,53 @@ class Reservations(Service):
 
     def _sweep(self) -> Deferred[Any]:
         """
-        Cancels what was relayed again with the credentials of a reservation that has ended.
+        Cancels what was relayed again with the credentials of a reservation that has ended, and ends those
+        that are overused.
         """
         return Deferred.fromCoroutine(self._sweep_all()).addErrback(self._failed)
 
     async def _sweep_all(self) -> None:
-        if not self._over:
+        if not self._over and not (self._granted and self._options.overuse_seconds):
             return
         now = self._wall()
         found = await self._relay.sessions(PREFIX)
-        strays = [each for each in found if each.user.rpartition(":")[2] in self._over]
+        strays = [each for each in found if each.reservation in self._over]
         await self._relay.cancel(strays)
         self.failures = 0
-        known = {each.user.rpartition(":")[2] for each in strays}
+        self._police(found)
+        known = {each.reservation for each in strays}
         for id in [id for id, until in self._over.items() if until < now and id not in known]:
             del self._over[id]
+
+    def _police(self, found: list[RelaySession]) -> None:
+        """
+        Warns the clients of reservations that are overused; ends a reservation the second time.
+        """
+        seconds, at = self._options.overuse_seconds, self._clock.seconds()
+        if not seconds:
+            return
+        for each in self._policing.look(found, self._granted, at, seconds, self._options.overuse_tolerance):
+            made = each.reservation
+            warned_at = self._warnings.get(made.id)
+            if warned_at is not None and at - warned_at <= WARNED_SECONDS:
+                self.stopped += 1
+                self._tell(made, ENDED, each)
+                log.warn(
+                    "reservation {id} of {runtime} is ended: it relays {up} and {down} bit/s",
+                    id=made.id,
+                    runtime=made.runtime,
+                    up=each.up,
+                    down=each.down,
+                )
+                self._end(made)
+                continue
+            self.warned += 1
+            self._warnings[made.id] = at
+            self._policing.forget(made.id)
+            self._tell(made, OVERUSE, each)
+
+    def _tell(self, made: Reservation, status: str, overuse: Overuse) -> None:
+        session = self._find(made.runtime)
+        if session is not None and made.belongs_to(session):
+            used = {"up": overuse.up, "down": overuse.down}
+            self.tell(session, made, Notice(status, OVERUSE, used))

@@ -32,6 +32,9 @@ MAX_CATCHING = 1000  # subscribers that catch up at the same time
 DELIVERED_STEP = 50  # messages that are delivered in one slice
 WAIT_SECONDS = 0.05  # between two looks whether the subscriber takes more
 MAX_WAITS = 1200  # a minute
+AGAIN_SECONDS = 1.0  # before a page is asked for again
+MAX_AGAIN = 60  # times, while the keeper is away
+_AWAY = (502, 503, 504)  # codes of a keeper that does not answer
 
 
 class Pages(Protocol):
@@ -219,9 +222,7 @@ class CatchUps:
             if not page.next or page.next > until:
                 break
             found: list[Page] = []
-            yield self._pages.page(
-                catching.object, page.next, MAX_CHANGES, catching.message, catching.session
-            ).addCallback(found.append)
+            yield from self._fetch(catching, page.next, found)
             page = found[0]
         while catching.held:
             some, catching.held = catching.held[:DELIVERED_STEP], catching.held[DELIVERED_STEP:]
@@ -231,6 +232,25 @@ class CatchUps:
             if catching.held:
                 yield from self._wait(catching)
         self.end(catching)
+
+    def _fetch(self, catching: CatchUp, first: int, found: list[Page]) -> Iterator[Deferred[Any] | None]:
+        """
+        Gets a page, again and again if the node that keeps the object was killed meanwhile.
+        """
+
+        def away(why: Failure) -> None:
+            refused = why.trap(Rejected) and why.value
+            if not isinstance(refused, Rejected) or refused.code not in _AWAY:
+                why.raiseException()
+
+        for _ in range(MAX_AGAIN):
+            asked = self._pages.page(catching.object, first, MAX_CHANGES, catching.message, catching.session)
+            yield asked.addCallbacks(found.append, away)
+            if found:
+                return
+            yield from self._wait(catching)
+            yield deferLater(self._clock, AGAIN_SECONDS)
+        raise Rejected(f"the history of {catching.object} was not answered"[:300], 504, "back-end")
 
     def _deliver_page(self, catching: CatchUp, page: Page, until: int) -> Iterator[Deferred[Any] | None]:
         for at in range(0, len(page.changes), DELIVERED_STEP):

@@ -8,8 +8,10 @@ CHANGES, CHILDREN, HISTORY, SUBSCRIPTION = "/changes", "/children/", "/history",
 def object_of(address: str) -> str:
     """
     The object whose changes or children are published at this address; empty if it is none of these.
+
+    An address below `/children/` belongs to the object above that, also if it ends as a channel.
     """
-    if address.endswith(CHANGES):
-        return address[: -len(CHANGES)]
     at = address.find(CHILDREN)
-    return address[:at] if at > 0 else ""
+    if at > 0:
+        return address[:at]
+    return address[: -len(CHANGES)] if address.endswith(CHANGES) else ""

@@ -7,7 +7,7 @@ Each gets the object's next version, as `version` in its header.
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -15,9 +15,10 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from msgnode.bus.objects.channels import CHANGES, CHILDREN, HISTORY, SUBSCRIPTION, object_of
-from msgnode.config.objects import ObjectsOptions, compiled
+from msgnode.config.objects import CHANNELS, ObjectsOptions, compiled
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, part
+from msgnode.protocol.peer_address import peer_host
 from msgnode.storage.objects.journal import ObjectJournal
 from msgnode.storage.objects.object_index import ObjectIndex
 from msgnode.structures.time_slices import Slices
@@ -27,11 +28,23 @@ log = Logger()
 
 MAX_KNOWN = 10_000  # addresses that were compared with the patterns
 MAX_KNOWN_CHARS = 512
-PAUSE_SECONDS = 0.02  # between two slices, of a millisecond or two each, of making snapshots
+PAUSE_SECONDS = 0.1  # between two slices, of a millisecond or two each, of making snapshots
 MAX_NUMBERS = 10_000  # objects that the data plane knows
 KEPT_TYPES = ("create", "update", "delete")
+MAX_CREATOR_CHARS = 256
+_TOO_MANY = "you have begun as many objects as the node keeps for one user or host"
 _CLOSING = ord("}")
 _ENDS = (CHANGES, HISTORY)
+
+
+class Channel(NamedTuple):
+    """
+    A channel of a kept object, or its history.
+    """
+
+    object: str
+    is_child: bool = False
+    is_history: bool = False
 
 
 class OtherKeepers(Protocol):
@@ -57,7 +70,9 @@ class OtherKeepers(Protocol):
 
 class KeptObjects:
     """
-    The objects that this node keeps. `before_write` has a function called before the node's output leaves.
+    The objects that this node keeps. `before_write` has a function called before the node's output leaves;
+    `gather` lets that leave together with the output of other sockets that are ready. `trusted` returns the
+    trusted proxies.
     """
 
     def __init__(
@@ -68,13 +83,17 @@ class KeptObjects:
         slices: Slices,
         clock: IReactorTime,
         data_plane: DataPlane = NO_DATA_PLANE,
+        gather: Callable[[], object] = lambda: None,
+        trusted: Callable[[], list[str]] = lambda: [],
     ) -> None:
         self.options = options
         self.journal = journal
         self.others: OtherKeepers | None = None  # None: the node is alone in its domain
         self._before_write = before_write
         self._slices = slices
-        self._known: dict[str, str] = {}  # objects by address; "": none that is kept
+        self._gather = gather
+        self._trusted = trusted
+        self._known: dict[str, Channel | None] = {}  # by address; None: of no object that is kept
         self._patterns: re.Pattern[str] = compiled(options.keep)
         self._data_plane = data_plane
         self._numbers: dict[str, int] = {}  # of objects at the data plane
@@ -123,21 +142,35 @@ class KeptObjects:
     # -- publications --------------------------------------------------------------------
 
     def is_kept(self, object: str) -> bool:
-        return self._patterns.fullmatch(object) is not None
+        """
+        Is this the address of an object, and not of a part of one, for which the patterns ask?
+        """
+        return self._patterns.fullmatch(object) is not None and not any(
+            channel in f"{object}/" for channel in CHANNELS
+        )
 
-    def object(self, to: str) -> str:
+    def channel(self, to: str) -> Channel | None:
         """
-        The kept object whose channel or history this is; empty if there is none.
+        The channel or the history of a kept object that has this address.
         """
-        found = self._known.get(to)
-        if found is None:
-            name = to[: -len(HISTORY)] if to.endswith(HISTORY) else object_of(to)
-            found = name if name and self.is_kept(name) else ""
-            if len(to) <= MAX_KNOWN_CHARS:
-                if len(self._known) >= MAX_KNOWN:
-                    self._known = {}
-                self._known[to] = found
+        try:
+            return self._known[to]
+        except KeyError:
+            found = self._find_channel(to)
+        if len(to) <= MAX_KNOWN_CHARS:
+            if len(self._known) >= MAX_KNOWN:
+                self._known = {}
+            self._known[to] = found
         return found
+
+    def _find_channel(self, to: str) -> Channel | None:
+        if to.endswith(HISTORY):
+            object = to[: -len(HISTORY)]
+            return Channel(object, is_history=True) if self.is_kept(object) else None
+        object = object_of(to)
+        if not object or not self.is_kept(object):
+            return None
+        return Channel(object, to.startswith(object + CHILDREN))
 
     def keeper(self, object: str) -> str:
         """
@@ -152,18 +185,18 @@ class KeptObjects:
         if self.is_kept(object) and self.journal.miss(object):
             self._flush_later()
 
-    def concerned(self, message: Message) -> str:
+    def concerned(self, message: Message) -> Channel | None:
         """
-        The kept object whose channel or history the message is for; empty if there is none. An invitation
-        that creates an object is recorded.
+        The channel or the history of a kept object that the message is for. An invitation that creates an
+        object is recorded.
         """
         to = message.to
         assert isinstance(to, str)
         if to.endswith(_ENDS) or CHILDREN in to:
-            return self.object(to)
+            return self.channel(to)
         if message.from_.endswith(SUBSCRIPTION) and message.type.lower() == "create":
             self._record_invitation(message)
-        return ""
+        return None
 
     def _record_invitation(self, message: Message) -> None:
         """
@@ -174,38 +207,51 @@ class KeptObjects:
             return
         index = self.journal.index(object)
         if index is None or not index.has_value:
+            creator = creator_of(message, self._trusted())
             version = self.journal.next_version(object)
-            if version:
-                self._append(object, version, message.data, "create", False)
+            if version and (index is not None or self.journal.may_begin(creator)):
+                self._append(object, version, message.data, "create", False, creator)
 
-    def record(self, object: str, message: Message) -> bool:
+    def record(self, channel: Channel, message: Message) -> bool:
         """
         Records a publication, and puts its version into it; False if it is not kept. Raises Rejected if its
         sender has put one there.
         """
-        kind = message.type.lower()
+        kind, data = message.type, message.data
         if kind not in KEPT_TYPES:
-            return False
-        if b'"version"' in message.data and part(message.data, "version") is not None:
+            kind = kind.lower()
+            if kind not in KEPT_TYPES:
+                return False
+        if b'"version"' in data and part(data, "version") is not None:
             raise Rejected("'version' in the header is given by the node; put yours into the body")
-        version = self.journal.next_version(object)
-        if version:
-            assert isinstance(message.to, str)
-            message.data = with_version(message.data, version)
-            self._append(object, version, message.data, kind, message.to.startswith(object + CHILDREN))
-        return bool(version)
+        creator = ""
+        if self.journal.index(channel.object) is None:
+            creator = creator_of(message, self._trusted())
+            if not self.journal.may_begin(creator):
+                raise Rejected(_TOO_MANY, 429, "limit")
+        version = self.journal.next_version(channel.object)
+        if not version:
+            return False
+        message.data = data = with_version(data, version)
+        self._append(channel.object, version, data, kind, channel.is_child, creator)
+        return True
 
-    def _append(self, object: str, version: int, data: bytes, kind: str, is_child: bool) -> None:
-        self.journal.record(object, version, data, kind, is_child)
-        number = self._numbers.get(object)
-        if number is not None:
-            self._data_plane.set_version(number, version, self.journal.micros)
-        self._flush_later()
+    def _append(
+        self, object: str, version: int, data: bytes, kind: str, is_child: bool, creator: str
+    ) -> None:
+        self.journal.record(object, version, data, kind, is_child, creator)
+        if self._numbers:
+            number = self._numbers.get(object)
+            if number is not None:
+                self._data_plane.set_version(number, version, self.journal.micros)
+        if not self._is_flush_due:
+            self._flush_later()
 
     def _flush_later(self) -> None:
         if not self._is_flush_due:
             self._is_flush_due = True
             self._before_write(self._flush)
+            self._gather()
 
     def _flush(self) -> None:
         self._is_flush_due = False
@@ -254,6 +300,21 @@ class KeptObjects:
         for _ in steps:
             is_urgent = self.journal.segments.size > 2 * self.options.keep_bytes
             yield None if is_urgent else deferLater(self._clock, PAUSE_SECONDS)
+
+
+def creator_of(message: Message, trusted: list[str]) -> str:
+    """
+    The one whose objects are counted: the user, else the host, or the other domain; empty if it is not known.
+    """
+    origin = message.origin
+    session = getattr(origin, "session", None)
+    if session is not None and session.is_node:
+        sender, came_from = getattr(origin, "sender", None), getattr(origin, "came_from", None)
+        found = came_from.domain if came_from is not None else sender.user if sender is not None else ""
+    else:
+        user = session.identity if session is not None else getattr(origin, "identity", "")
+        found = user or peer_host(getattr(origin, "peer", "unix"), trusted)
+    return str(found)[:MAX_CREATOR_CHARS]
 
 
 def with_version(data: bytes, version: int) -> bytes:

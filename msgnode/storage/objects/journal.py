@@ -6,6 +6,7 @@ that it does not have them.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -34,13 +35,13 @@ log = Logger()
 
 JUMP = 1_000_000  # versions left out where it is not known how many were given
 DISK, DAMAGED, AWAY = "disk", "damaged", "away"
-SNAPSHOT_ENTRIES = 256  # entries after which the object is reduced again
-SNAPSHOT_BYTES = 256 * 1024  # or bytes of them, if that is sooner,
-SNAPSHOT_TIMES = 4  # but at least so many times the last snapshot
 STEP_BYTES = 64 * 1024  # of messages that are applied in one slice
 DAY = 86_400_000_000  # microseconds
 
+PACKED = 0  # the kind of an entry that the data plane has packed
+
 _gap = msgspec.json.Decoder(tuple[int, str])
+Recorded = tuple[ObjectIndex, int, int, int, bytes]  # index, kind, version, microseconds, data
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -92,8 +93,9 @@ class ObjectJournal:
         self._wall = wall
         self._is_low = is_low
         self._objects: dict[str, ObjectIndex] = {}
+        self._created: Counter[str] = Counter()  # objects by creator
         self.floor = 0  # versions of objects that were forgotten are not above it
-        self._buffer: list[tuple[ObjectIndex, int, int, bytes]] = []  # index, kind, version, record
+        self._buffer: list[Recorded] = []
         self.micros = 0
         self._grown: dict[str, ObjectIndex] = {}  # those that may want a snapshot
         self._open_gaps: dict[str, Gap] = {}  # what could not be written since the last write, by object
@@ -145,14 +147,36 @@ class ObjectJournal:
             return None
         index = known.get(found.address)
         if index is None or found.kind == BEGIN:
-            index = ObjectIndex(found.address.decode(), version if found.kind == SNAPSHOT else version - 1)
+            floor = version if found.kind == SNAPSHOT else version - 1
+            creator = self._creator(place) if found.kind == BEGIN else ""
+            index = self._add(ObjectIndex(found.address.decode(), floor, creator))
             index.is_whole = found.kind == BEGIN
-            known[found.address] = self._objects[index.address] = index
+            known[found.address] = index
         if found.kind == ENTRY:
             index.add(version, place, found.length)
         elif found.kind == SNAPSHOT:
             index.add_snapshot(Snapshot(version, place, found.length))
         return index
+
+    def _creator(self, place: int) -> str:
+        try:
+            return unpacked(self.segments.read(place)).data.decode()
+        except (Damaged, ValueError):
+            return ""
+
+    def _add(self, index: ObjectIndex) -> ObjectIndex:
+        before = self._objects.get(index.address)
+        if before is not None:
+            self._forget(before)
+        self._objects[index.address] = index
+        self._created[index.creator] += 1
+        return index
+
+    def _forget(self, index: ObjectIndex) -> None:
+        del self._objects[index.address]
+        self._created[index.creator] -= 1
+        if not self._created[index.creator]:
+            del self._created[index.creator]
 
     def _recover_gap(self, index: ObjectIndex, place: int, unsure: set[str]) -> None:
         try:
@@ -200,6 +224,16 @@ class ObjectJournal:
             return 0
         return self._first_floor() + 1
 
+    def may_begin(self, creator: str) -> bool:
+        """
+        May this creator have another object? Those that are not known by name may have half of all together.
+        """
+        most = self.options.max_objects_per_creator if creator else self.options.max_objects // 2
+        if not self.options.max_objects_per_creator or self._created[creator] < max(most, 1):
+            return True
+        self.counts.refused += 1
+        return False
+
     def _first_floor(self) -> int:
         """
         The version before the first one of a new object. In a cluster it is above those that another keeper
@@ -207,25 +241,29 @@ class ObjectJournal:
         """
         return max(self.floor, int(self._wall() * 1000)) if self.is_shared else self.floor
 
-    def record(self, address: str, version: int, data: bytes, kind: str, is_child: bool) -> None:
+    def record(
+        self, address: str, version: int, data: bytes, kind: str, is_child: bool, creator: str = ""
+    ) -> None:
         """
-        Records the message with this version, which is the next one, to be written by `flush`.
+        Records the message with this version, which is the next one, to be written by `flush`; `creator`
+        begins the object if this is its first one. Those that are written together have the time of the first
+        one, and a microsecond more each.
         """
         index = self._objects.get(address)
-        now = self._now()
+        self.micros = self.micros + 1 if self._buffer else self._now()
         if index is None:
-            index = self._begin(address, version, now)
+            index = self._begin(address, version, creator)
         index.version = version
         if not is_child:
             index.has_value = kind != "delete"
-        self._buffer.append((index, ENTRY, version, packed(ENTRY, version, now, index.encoded, data)))
+        self._buffer.append((index, ENTRY, version, self.micros, data))
 
-    def _begin(self, address: str, version: int, micros: int) -> ObjectIndex:
+    def _begin(self, address: str, version: int, creator: str = "") -> ObjectIndex:
         """
         Begins an object whose first message has this version.
         """
-        index = self._objects[address] = ObjectIndex(address, version - 1)
-        self._buffer.append((index, BEGIN, version, packed(BEGIN, version, micros, index.encoded, b"")))
+        index = self._add(ObjectIndex(address, version - 1, creator))
+        self._buffer.append((index, BEGIN, version, self.micros, creator.encode()))
         return index
 
     def record_carried(
@@ -236,14 +274,14 @@ class ObjectJournal:
         addresses, its version and its length. `micros` is the time of the last one.
         """
         at, objects, append = 0, self._objects, self._buffer.append
+        self.micros = max(self.micros, micros)
         for number, version, length in entries:
             index = objects.get(addresses[number])
             if index is None:  # it was forgotten meanwhile
-                index = self._begin(addresses[number], version, micros)
+                index = self._begin(addresses[number], version)
             index.version = version
-            append((index, ENTRY, version, records[at : at + length]))
+            append((index, PACKED, version, micros, records[at : at + length]))
             at += length
-        self.micros = max(self.micros, micros)
 
     def miss(self, address: str) -> bool:
         """
@@ -253,9 +291,8 @@ class ObjectJournal:
         if index is None:
             return False  # nothing before is kept either
         version = index.version + 1
-        record = packed(GAP, version, self._now(), index.encoded, msgspec.json.encode((version, AWAY)))
         index.add_gap(Gap(version, version, AWAY))
-        self._buffer.append((index, GAP, version, record))
+        self._buffer.append((index, GAP, version, self._now(), msgspec.json.encode((version, AWAY))))
         return True
 
     def _now(self) -> int:
@@ -275,21 +312,40 @@ class ObjectJournal:
         if self._open_gaps and not self._write_gaps():
             self._lose(buffer, self.failing)
             return
-        place = self._append([record for _, _, _, record in buffer])
+        records = [
+            data if kind == PACKED else packed(kind, version, micros, index.encoded, data)
+            for index, kind, version, micros, data in buffer
+        ]
+        place = self._append(records)
         if not place:
             self._lose(buffer, self.failing)
             return
-        for index, kind, version, record in buffer:
-            if kind == ENTRY:
-                index.add(version, place, len(record))
-                self.counts.written += 1
-                self._grown[index.address] = index
-            elif kind == SNAPSHOT:
-                index.add_snapshot(Snapshot(version, place, len(record)))
-                self.counts.snapshots += 1
-            place += len(record)
+        self._index(buffer, records, place)
         if self.segments.is_full:
             self._next_segment()
+
+    def _index(self, buffer: list[Recorded], records: list[bytes], place: int) -> None:
+        """
+        Notes what was written from this place on.
+        """
+        written = 0
+        last, added = None, []  # the objects of successive entries
+        for (index, kind, version, _, _), record in zip(buffer, records, strict=True):
+            length = len(record)
+            if kind <= ENTRY:
+                index.add(version, place, length)
+                written += 1
+                if index is not last:
+                    last = index
+                    added.append(index)
+            elif kind == SNAPSHOT:
+                index.add_snapshot(Snapshot(version, place, length))
+                self.counts.snapshots += 1
+            place += length
+        self.counts.written += written
+        for index in added:
+            if index.is_long:
+                self._grown[index.address] = index
 
     def _append(self, records: list[bytes]) -> int:
         """
@@ -322,10 +378,10 @@ class ObjectJournal:
 
     # -- what could not be written ---------------------------------------------------------
 
-    def _lose(self, buffer: list[tuple[ObjectIndex, int, int, bytes]], why: str) -> None:
+    def _lose(self, buffer: list[Recorded], why: str) -> None:
         self.failing = why
-        for index, kind, version, _ in buffer:
-            if kind not in (ENTRY, GAP):
+        for index, kind, version, _, _ in buffer:
+            if kind not in (PACKED, ENTRY, GAP):
                 continue
             self.counts.lost += 1
             before = self._open_gaps.get(index.address)
@@ -475,13 +531,7 @@ class ObjectJournal:
         The objects that have had enough entries since the last call, and want a snapshot.
         """
         grown, self._grown = self._grown, {}
-        return [index for index in grown.values() if self._wants_snapshot(index)]
-
-    @staticmethod
-    def _wants_snapshot(index: ObjectIndex) -> bool:
-        last = SNAPSHOT_TIMES * (index.snapshots[-1].length if index.snapshots else 0)
-        is_long = index.unreduced >= SNAPSHOT_ENTRIES or index.unreduced_bytes >= SNAPSHOT_BYTES
-        return is_long and index.unreduced_bytes >= last
+        return [index for index in grown.values() if index.is_long]
 
     def snapshot(self, index: ObjectIndex, version: int) -> Iterator[None]:
         """
@@ -493,9 +543,7 @@ class ObjectJournal:
             self._write_snapshot(index, version, made[0])
 
     def _write_snapshot(self, index: ObjectIndex, version: int, reduction: Reduction) -> None:
-        state = reduction.encoded()
-        record = packed(SNAPSHOT, version, self._now(), index.encoded, state)
-        self._buffer.append((index, SNAPSHOT, version, record))
+        self._buffer.append((index, SNAPSHOT, version, self._now(), reduction.encoded()))
         self.flush()
 
     @property
@@ -542,12 +590,13 @@ class ObjectJournal:
             self._write_snapshot(index, version, made[0])
 
     def _remove(self, segment: int) -> None:
+        self.flush()  # what is recorded belongs to the indexes that are there
         floor = self.floor
         for index in self.indexes():
             if index.is_in(segment):
                 index.remove(segment)
                 if not len(index) and not index.snapshots:
-                    del self._objects[index.address]
+                    self._forget(index)
                     self.floor = max(self.floor, index.version)
         if self.floor != floor and not self._append([packed(FLOOR, self.floor, self._now(), b"", b"")]):
             return

@@ -7,6 +7,9 @@ from bisect import bisect_left, bisect_right, insort
 from typing import NamedTuple
 
 MAX_GAPS = 1000  # more are merged, the oldest first
+SNAPSHOT_ENTRIES = 256  # entries after which the object is reduced again
+SNAPSHOT_BYTES = 256 * 1024  # or bytes of them, if that is sooner,
+SNAPSHOT_TIMES = 4  # but at least so many times the last snapshot
 
 
 class Gap(NamedTuple):
@@ -31,14 +34,16 @@ class Snapshot(NamedTuple):
 
 class ObjectIndex:
     """
-    The index of an object. `version` is the last one given, `oldest` the first one that may be there.
+    The index of an object. `version` is the last one given, `oldest` the first one that may be there;
+    `creator` has published the first one, empty if that is not known.
 
     A place is the number of the segment, shifted left by 40 bits, plus the offset. `is_whole`: nothing was
-    removed since the object began.
+    removed since the object began. `is_long`: have enough entries come since the last snapshot for another?
     """
 
-    def __init__(self, address: str, floor: int) -> None:
+    def __init__(self, address: str, floor: int, creator: str = "") -> None:
         self.address = address
+        self.creator = creator
         self.encoded = address.encode()
         self.version = floor
         self.oldest = floor + 1
@@ -47,6 +52,7 @@ class ObjectIndex:
         self.gaps: list[Gap] = []
         self.snapshots: list[Snapshot] = []
         self.unreduced = self.unreduced_bytes = 0  # entries since the last snapshot
+        self._next = floor + 1  # the version of an entry that continues the last run
         self._places = array("Q")
         self._runs: list[tuple[int, int]] = []  # versions without a gap: the first, and its index
         self._removed = 0  # entries removed from the front of the places
@@ -58,13 +64,21 @@ class ObjectIndex:
         """
         Adds an entry; versions between the last one and this one are missing.
         """
-        last = self._last()
-        if last + 1 != version or not self._runs:
+        if version != self._next or not self._runs:
             self._runs.append((version, self._removed + len(self._places)))
+        self._next = version + 1
         self._places.append(place)
-        self.version = max(self.version, version)
+        if version > self.version:
+            self.version = version
         self.unreduced += 1
         self.unreduced_bytes += length
+
+    @property
+    def is_long(self) -> bool:
+        if self.unreduced < SNAPSHOT_ENTRIES and self.unreduced_bytes < SNAPSHOT_BYTES:
+            return False
+        last = self.snapshots[-1].length if self.snapshots else 0
+        return self.unreduced_bytes >= SNAPSHOT_TIMES * last
 
     def add_gap(self, gap: Gap) -> None:
         self.version = max(self.version, gap.last)
@@ -81,15 +95,6 @@ class ObjectIndex:
         self.version = max(self.version, snapshot.version)
         if snapshot is self.snapshots[-1]:
             self.unreduced = self.unreduced_bytes = 0
-
-    def _last(self) -> int:
-        """
-        The last version that is there, or one before the first that may be.
-        """
-        if not self._runs:
-            return self.oldest - 1
-        first, at = self._runs[-1]
-        return first + self._removed + len(self._places) - at - 1
 
     def find(self, version: int) -> int:
         """

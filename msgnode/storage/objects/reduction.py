@@ -143,7 +143,8 @@ class Reduction:
         body = message.body or Body()
         if to.startswith(f"{object}/children/"):
             if not state.too_large:
-                self._apply_to_child(to[len(object) + 10 :], kind, message, body, version, micros)
+                name = to[len(object) + 10 :].removesuffix("/changes")
+                self._apply_to_child(name, kind, message, body, version, micros)
         elif kind == "update":
             if not state.too_large:
                 state.value = _updated(state.value, body)

@@ -116,8 +116,9 @@ class Segments:
         Writes these records; returns the place of the first. OSError if that fails, and nothing is written.
         """
         file, end = self._files[self.number], self._sizes[self.number]
+        data = b"".join(parts)  # one call of the system takes 1024 parts at most
         try:
-            self._write(file, parts)
+            self._write(file, [data])
             if self._full_sync:
                 os.fdatasync(file)
         except OSError:
@@ -125,8 +126,8 @@ class Segments:
                 os.ftruncate(file, end)
             self._sizes[self.number] = os.fstat(file).st_size
             raise
-        self._sizes[self.number] = end + sum(map(len, parts))
-        self.size += self._sizes[self.number] - end
+        self._sizes[self.number] = end + len(data)
+        self.size += len(data)
         self.newest[self.number] = micros
         return self.number << 40 | end
 

@@ -155,8 +155,10 @@ class TakeBackTests(ReservationCase):
         self.assertEqual((1, [A], details), (done["done"], done["targets"], done["details"]))
         self.assertEqual([], self.relay.held)
         [told] = self.device.take()
-        body = {"resource": f"/reservation/{made['id']}", "reason": "removed"}
-        self.assertEqual(("delete", QOS, A, body), (told["type"], told["from"], told["to"], told["body"]))
+        self.assertEqual(("update", A), (told["type"], told["to"]))
+        self.assertEqual(f"/reservation/{made['id']}", told["body"]["resource"])
+        value = told["body"]["value"]
+        self.assertEqual((made["id"], "ended", "removed"), (value["id"], value["status"], value["reason"]))
         self.assertEqual([], self.browser.take())
         found = self.get("reservations")
         self.assertEqual([other["id"]], [row["id"] for row in found["reservations"]])

@@ -396,10 +396,126 @@ class AssertionTests(LoginCase):
             self.assertIn("https://id.example.org does not offer", body["desc"])
 
 
+class ConfusionTests(LoginCase):
+    """
+    Providers that answer with tokens of others, and requests that cross each other.
+    """
+
+    def make_node(self, **sections: Any) -> MemoryNode:
+        first = provider(client_id="app", redirect_uri=DONE, scopes=["openid", "email"])
+        first["audiences"] = ["app", "msgnode"]
+        second = {**first, "domain": "two.example", "issuer": "https://two.example"}
+        second["jwks_uri"] = "https://id.example.org/keys"
+        return MemoryNode(world=World, identity={"auth": "optional", "providers": [first, second]})
+
+    def send(self, method: str, **params: Any) -> None:
+        """
+        Send a request; the provider has not answered yet.
+        """
+        body = {"method": method, "params": params}
+        self.client.tell({"id": 7, "type": "execute", "from": f"{RUNTIME}/idm", "to": IDM, "body": body})
+
+    def pump(self) -> list[int]:
+        """
+        Let the provider answer; the codes of the answers.
+        """
+        self.node.world.pump()
+        return [message["body"]["code"] for message in self.client.take()]
+
+    def test_token_of_another_provider_proves_nothing(self) -> None:
+        """
+        A provider that answers with a valid ID token of another trusted one is 502, and no login is kept.
+        """
+        token = self.openid.token
+        self.openid.token = lambda **claims: token(iss="https://two.example", **claims)
+        self.openid.codes["c1"] = "verifier"
+
+        body = self.ask("getAccessToken", {"code": "c1", "code_verifier": "verifier"})
+
+        self.assertEqual(502, body["code"])
+        self.assertIn("of another provider", body["desc"])
+        self.assertEqual(0, len(self.node.logins.access.grants))
+
+    def test_refresh_gives_no_assertion_of_another_user(self) -> None:
+        """
+        An ID token of another user than the one who logged in is 502.
+        """
+        self.log_in()
+        token = self.openid.token
+        self.openid.token = lambda **claims: token(sub="eve-1", email="eve@example.org", **claims)
+
+        for method in ("refreshAssertion", "refreshAccessToken", "generateAssertion"):
+            self.assertEqual(502, self.ask(method)["code"], method)
+
+    def test_each_refresh_token_is_used_once(self) -> None:
+        """
+        Requests for different scopes at the same time use one refresh token after the other.
+        """
+        self.log_in()
+        for scope in ("openid", "email"):
+            self.send("refreshAccessToken", resources=[scope])
+
+        self.assertEqual([200, 200], self.pump())
+        used = [form["refresh_token"] for form in self.openid.token_forms if "refresh_token" in form]
+        self.assertEqual(2, len(set(used)))
+        self.assertEqual(200, self.ask("refreshAccessToken")["code"])
+
+    def test_revoked_while_a_refresh_is_under_way(self) -> None:
+        """
+        A login that is revoked while it is refreshed gives no token any more, and what the provider has
+        issued meanwhile is revoked, too.
+        """
+        self.log_in()
+        self.send("refreshAccessToken")
+        self.send("revokeAccessToken")
+
+        self.assertEqual([200, 401], sorted(self.pump()))
+        self.assertEqual(set(), self.openid.refreshing)
+        self.assertEqual(0, len(self.node.logins.access.grants))
+
+    def test_one_user_keeps_a_tenth_of_all_logins(self) -> None:
+        """
+        A user who logs in with very many sessions has refresh tokens for a tenth of max_refresh_tokens.
+        """
+        self.node.config.identity.max_refresh_tokens = 20
+        clients = [self.node.client(f"runtime://example.org/c{number}") for number in range(4)]
+
+        kept = [self.log_in(client)["refreshable"] for client in clients]
+        self.ask("revokeAccessToken", client=clients[0])
+
+        self.assertEqual([True, True, False, False], kept)
+        self.assertTrue(self.log_in(clients[3])["refreshable"])
+
+    def test_moved_session_logs_in_again(self) -> None:
+        """
+        A session that moves to another node of the domain leaves no login behind, and has none there.
+        """
+        self.log_in()
+        self.node.sessions.on_event("moved", self.client.session)
+
+        self.assertEqual(0, len(self.node.logins.access.grants))
+        self.assertEqual(401, self.ask("refreshAccessToken")["code"])
+
+
 class DeviceTests(LoginCase):
     """
     A thing without a browser.
     """
+
+    def test_one_host_awaits_a_tenth_of_all_logins(self) -> None:
+        """
+        A host that begins very many logins is refused (429) beyond a tenth of max_device_logins; others are
+        not.
+        """
+        self.node.config.identity.max_device_logins = 20
+        clients = [self.node.client(f"runtime://example.org/c{number}") for number in range(4)]
+        for client, host in zip(clients, (1, 1, 1, 2), strict=True):
+            client.peer = f"192.0.2.{host}:5"
+
+        codes = [self.ask("getAccessToken", client=client)["code"] for client in clients]
+
+        self.assertEqual([100, 100, 429, 100], codes)
+        self.assertEqual(100, self.tell("getAccessToken", client=clients[0])[-1]["code"])
 
     def test_device_shows_a_code_and_gets_its_token_when_somebody_has_logged_in(self) -> None:
         """
@@ -514,6 +630,7 @@ class DeviceTests(LoginCase):
         self.openid.device = "ann"
 
         self.assertEqual([410], [body["code"] for body in self.wait(5, thief)])
+        self.assertEqual(set(), self.openid.refreshing)
         self.assertEqual(0, len(self.node.logins.access.grants))
 
     def test_stop_without_keys_answers(self) -> None:

@@ -295,3 +295,116 @@ class CommandLineTests(SynchronousTestCase):
         over, _ = self.run_with(b"Enter password: ", b"Enter password: ")
 
         self.assertEqual(502, self.failureResultOf(over).value.code)
+
+
+class PolicingTests(ReservationCase):
+    """
+    What the relay has carried, compared with what is reserved: 600 bits, which are 75 bytes, a second.
+    """
+
+    def carry(
+        self, made: dict[str, Any], *rates: int, id: str = "1", seconds: int = 20
+    ) -> list[dict[str, Any]]:
+        """
+        A session relays at each of these bytes per second for 20 seconds; what the client was told.
+        """
+        user = made["iceServers"][0]["username"]
+        before = next(iter(self.relay.held), RelaySession("1", user))
+        self.relay.held = [before]
+        for rate in rates:
+            for _ in range(4):
+                up, age = before.up + int(rate * SWEEP_SECONDS), before.age + int(SWEEP_SECONDS)
+                before = before._replace(age=age, up=up)
+                if self.relay.held:
+                    self.relay.held = [before]
+                self.node.clock.advance(SWEEP_SECONDS)
+        return [each["body"] for each in self.client.take()]
+
+    def test_within_the_reservation(self) -> None:
+        """
+        A session that relays what is reserved, and a tenth more, is let alone, also after a pause.
+        """
+        made = self.reserve(seconds=600)
+
+        self.assertEqual([], self.carry(made, 75, 82, 0, 0, 82, 75))
+        self.assertEqual(1, len(self.relay.held))
+
+    def test_overused(self) -> None:
+        """
+        A session that relays twice as much is warned, and ended if it goes on; capacity is given back.
+        """
+        made = self.reserve(seconds=600)
+
+        [warned] = self.carry(made, 150)
+        [ended] = self.carry(made, 150, 150)
+
+        resource = f"/reservation/{made['id']}"
+        self.assertEqual(
+            [(resource, "overuse"), (resource, "ended")],
+            [(each["resource"], each["value"]["status"]) for each in (warned, ended)],
+        )
+        self.assertGreater(ended["value"]["used"]["up"], 600)
+        self.assertEqual(404, self.ask("read", resource=resource)["code"])
+        self.assertEqual([], self.relay.held)
+        self.assertEqual((1, 1), (self.reservations.warned, self.reservations.stopped))
+
+    def test_overused_once(self) -> None:
+        """
+        A client that is warned and relays less goes on.
+        """
+        made = self.reserve(seconds=600)
+
+        told = self.carry(made, 150, 60, 60, 60)
+
+        self.assertEqual(["overuse"], [each["value"]["status"] for each in told])
+        self.assertEqual(1, len(self.relay.held))
+
+    def test_all_sessions_count_together(self) -> None:
+        """
+        Two sessions of one reservation that relay three quarters of it each overuse it.
+        """
+        made = self.reserve(seconds=600)
+        user = made["iceServers"][0]["username"]
+        for step in range(1, 9):
+            size = int(56 * SWEEP_SECONDS * step)
+            age = int(SWEEP_SECONDS * step)
+            self.relay.held = [RelaySession(id, user, age, size, 0) for id in ("1", "2")]
+            self.node.clock.advance(SWEEP_SECONDS)
+
+        self.assertEqual((1, 0), (self.reservations.warned, self.reservations.stopped))
+
+    def test_a_change_is_measured_from_then_on(self) -> None:
+        """
+        A reservation that is lowered is not overused by what was relayed before.
+        """
+        made = self.reserve(seconds=600)
+        self.carry(made, 75, 75)
+        self.ask("update", {"up": 300}, resource=f"/reservation/{made['id']}")
+
+        self.assertEqual([], self.carry(made, 37, 37))
+
+    def test_packets_that_came_late(self) -> None:
+        """
+        coturn updates its counts with each 2048 packets: those of a whole minute, which come at once, are no
+        overuse; nor are those of a session that the node sees late.
+        """
+        made = self.reserve(seconds=600)
+        user = made["iceServers"][0]["username"]
+        for up in (0, 60 * 75, 60 * 75, 120 * 75):
+            self.relay.held = [RelaySession("1", user, 0, up, 0)]
+            for _ in range(12):
+                self.node.clock.advance(SWEEP_SECONDS)
+        self.relay.held = [RelaySession("2", user, 1000, 75_000, 0)]
+        self.node.clock.advance(SWEEP_SECONDS)
+
+        self.assertEqual([], self.client.take())
+
+    def test_switched_off(self) -> None:
+        """
+        With `overuse_seconds` 0 nothing is measured.
+        """
+        self.node = self.make_node(overuse_seconds=0)
+        self.client = self.node.client(ANN)
+        made = self.reserve(seconds=600)
+
+        self.assertEqual([], self.carry(made, 150, 150, 150))

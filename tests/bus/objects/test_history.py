@@ -358,3 +358,44 @@ class AddressTests(KeptCase):
         self.read()
 
         self.assertEqual([], self.ann.take())
+
+
+class BoundTests(KeptCase):
+    """
+    Who may have objects kept, and which addresses are those of objects.
+    """
+
+    def test_one_host_cannot_take_all_objects(self) -> None:
+        """
+        A host that has begun as many objects as it may is refused (429) for another, and goes on with those;
+        another host begins its own.
+        """
+        self.start(objects={"max_objects_per_creator": 2})
+        rooms = [f"comm://example.org/rooms/{number}/changes" for number in (1, 2, 3)]
+        for room in rooms:
+            self.ann.post(room, "create", body={"value": 1}, receipt=True)
+        refused = self.ann.take()[-1]
+        carol = self.node.client()
+        carol.peer = "192.0.2.99:1"
+        carol.open("runtime://example.org/carol")
+        carol.post(rooms[2], "create", body={"value": 1})
+        self.ann.post(rooms[2], "update", body={"value": 2})
+
+        self.assertEqual(429, refused["body"]["code"])
+        self.assertEqual(2, self.read(to="comm://example.org/rooms/3/history")["value"]["version"])
+        self.assertEqual(1, self.node.object_events()["refused"])
+
+    def test_what_is_below_an_object_is_of_it(self) -> None:
+        """
+        With a pattern for all that is below, a channel of a child belongs to the object, not to one of its
+        own.
+        """
+        self.start(objects={"keep": ["comm://example.org/..."]})
+        self.publish(value={"mood": "good"})
+        self.publish(f"{CHILDREN}chat", "create", value={"text": "hi"})
+        self.publish(f"{CHILDREN}chat/changes", attribute="text", value="ho")
+
+        found = self.read(at=3)["value"]
+
+        self.assertEqual({"text": "ho"}, found["children"]["chat"]["value"])
+        self.assertEqual([OBJECT], [index.address for index in self.journal.indexes()])

@@ -248,6 +248,20 @@ class LeaserTests(AllocationTests):
         for clients, guest, user in (("anybody", 200, 200), ("verified", 403, 200), ("unverified", 200, 403)):
             self.assertEqual((guest, user), (self.lease(clients, ""), self.lease(clients, "ann@example.org")))
 
+    def test_a_change_of_identity_ends_no_lease(self) -> None:
+        """
+        The identity counts when an address is leased: a client keeps it that logs in, or whose login ends, and
+        gets no other.
+        """
+        for clients, before, after in (
+            ("unverified", "", "ann@example.org"),
+            ("verified", "ann@example.org", ""),
+        ):
+            self.lease(clients, before)
+            self.a.identity = after
+            self.assertEqual(403, self.ask(self.a, {"scheme": "sip"})["code"], clients)
+            self.assertTrue(self.node.allocation.is_leased("sip:guest@example.org"), clients)
+
     def test_refusal_names_the_pool(self) -> None:
         """
         The refusal says for whom the pool is, and the address stays free.

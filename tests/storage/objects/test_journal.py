@@ -478,3 +478,30 @@ class RetentionTests(JournalCase):
         self.assertEqual(2, self.journal.next_version(OBJECT))
         self.assertEqual(0, self.journal.next_version(OTHER))
         self.assertEqual(1, self.journal.counts.refused)
+
+    def test_objects_of_one_creator(self) -> None:
+        """
+        A creator begins so many objects, also after a kill; what is removed gives its place back.
+        """
+        self.options.max_objects_per_creator = 2
+        for object in (OBJECT, OTHER):
+            self.journal.record(object, self.journal.next_version(object), b"{}", "create", False, "ann")
+        self.journal.flush()
+        before = self.journal.may_begin("ann")
+        self.reopen()
+        after = [self.journal.may_begin(creator) for creator in ("ann", "bob", "")]
+        self.options.max_objects_per_creator = 0
+
+        self.assertEqual((False, [False, True, True]), (before, after))
+        self.assertEqual(1, self.journal.counts.refused)
+        self.assertTrue(self.journal.may_begin("ann"))
+
+    def test_creators_that_are_not_known(self) -> None:
+        """
+        Clients whose user and host are not known have half of all objects together.
+        """
+        self.options.max_objects = 4
+        for number in (1, 2):
+            self.write(number, f"comm://example.org/{number}")
+
+        self.assertEqual((False, True), (self.journal.may_begin(""), self.journal.may_begin("ann")))
