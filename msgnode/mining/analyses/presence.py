@@ -98,7 +98,7 @@ def nodes(parts: DataFrame) -> DataFrame:
 
 def silences(parts: DataFrame) -> DataFrame:
     """
-    When was a node silent? The longest first.
+    When was a node silent? First what goes on, then outages, the longest first.
 
     `why` is `outage`, `stopped` (the node had said so), or `no lines` (the node does not write lines about
     itself). `until` is null while it goes on: the node's lines end before those of other nodes.
@@ -132,7 +132,13 @@ def silences(parts: DataFrame) -> DataFrame:
             "minutes",
             "why",
         )
-        .orderBy(F.desc(F.col("why") == "outage"), F.desc("minutes"), "node", "since")
+        .orderBy(
+            F.desc(F.col("until").isNull()),
+            F.desc(F.col("why") == "outage"),
+            F.desc("minutes"),
+            "node",
+            "since",
+        )
     )
 
 

@@ -135,9 +135,14 @@ class LogFiles:
         """
         try:
             stream = self._system_of(file.path).open(self._path(file.path))
-            out = self._system.create(self._at(to), True)
-            stream.seek(begin)
-            self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(stream, out, file.size - begin, True)
+            try:
+                out = self._system.create(self._at(to), True)
+                stream.seek(begin)
+                # Not Hadoop's copyBytes: Python's int would be taken for the size of its buffer.
+                self._jvm.org.apache.commons.io.IOUtils.copyLarge(stream, out, 0, file.size - begin)
+                out.close()
+            finally:
+                stream.close()
         except Exception as why:
             raise Unreadable(f"{file.path}: {first_line(why)}") from why
         return self.inside(to)

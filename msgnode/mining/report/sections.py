@@ -95,9 +95,11 @@ def _findings(about: dict[str, Any], tables: Tables, series: Series, messages: i
     """
     steps = series.steps
     heads = {name: tables[name].head(most) for name, most in _HEADS.items()}
-    causes, [newest], *rows = yield [
+    silent = tables["silences"].rows.where("until is not null").groupBy("node", "why")
+    causes, [newest], repeated, *rows = yield [
         tables["refusals"].head(_CAUSES),
         tables["talkers"].rows.agg(F.max("last").alias("last")),
+        silent.agg(F.count("*").alias("number"), F.sum("minutes").alias("minutes")),
         *heads.values(),
     ]
     first = dict(zip(heads, rows, strict=True))
@@ -107,7 +109,7 @@ def _findings(about: dict[str, Any], tables: Tables, series: Series, messages: i
     found = findings.errors(series.errors, steps, messages, senders, ages)
     found += findings.unanswered(series.lost, steps)
     found += findings.slow_nodes(series.by_node, series.answers, series.recent)
-    found += findings.silences(first["silences"], series.nodes, steps)
+    found += findings.silences(first["silences"], repeated, series.nodes, steps)
     found += findings.unusual(first["anomalies"])
     found += findings.storms(first["storms"])
     found += findings.loops(

@@ -211,7 +211,7 @@ class TestSentences:
         nodes = {"mn1": [100] * 24, "mn2": [120] * 24}
         rows = [silence("mn2", 20, None, "outage"), silence("mn1", 3, 4, "stopped")]
 
-        first, second = findings.silences(rows, nodes, DAY)
+        first, second = findings.silences(rows, [], nodes, DAY)
 
         assert ("mn2", "nodes", True) == (first.word, first.section, first.goes_on)
         assert (
@@ -227,9 +227,26 @@ class TestSentences:
         """
         rows = [silence("mn1", 8, 11, "no lines"), silence("mn2", 9, 11, "no lines")]
 
-        [found] = findings.silences(rows, {"mn1": [100] * 24, "mn2": [100] * 24}, DAY)
+        [found] = findings.silences(rows, [], {"mn1": [100] * 24, "mn2": [100] * 24}, DAY)
 
         assert "All nodes" == found.word
+
+    def test_silences_of_a_node_that_is_silent_again_and_again_are_one_finding(self):
+        """
+        Many silences of a node are one finding with their sum over the whole table; one that goes on is not
+        part of it. What is usual is said by the time in which there is a message.
+        """
+        rows = [silence("mn2", 23, None, "outage"), silence("mn2", 2, 5, "outage")]
+        rows += [silence("mn2", hour, hour + 1, "outage") for hour in (7, 9, 11)]
+        repeated = [_Row({"node": "mn2", "why": "outage", "number": 120, "minutes": 7200})]
+
+        on, over = findings.silences(rows, repeated, {"mn1": [100] * 24, "mn2": [6] * 24}, DAY)
+
+        assert on.goes_on and "usual are 6.0 messages an hour; since 2026-07-31 23:00" in on.text
+        assert not over.goes_on and over.text.endswith(
+            "120 times, 5 d in all, usual are 6.0 messages an hour; "
+            "the longest from 2026-07-31 02:00 for 3 h."
+        )
 
     def test_a_slow_node_is_compared_with_itself(self):
         """

@@ -1,0 +1,25 @@
+"""
+The files of the log, and copies of what was appended to them.
+"""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from msgnode.mining.pipeline.log_files import LogFile, LogFiles
+
+NAME = "traffic-mn1-20260731T00.jsonl"
+
+
+@pytest.mark.parametrize(("begin", "size"), [(0, 6), (3, 6), (0, 0), (6, 6)])
+def test_copy_ends_where_the_file_ended_when_it_was_listed(spark, tmp_path, begin, size):
+    """
+    A copy has the bytes from where it begins to the size that was listed, though the file has grown since.
+    """
+    path = tmp_path / NAME
+    path.write_bytes(b"a\nb\nc\nd\n")
+
+    copied = LogFiles(spark, str(tmp_path)).copy(LogFile(NAME, str(path), size), begin, "copies/1")
+
+    assert b"a\nb\nc\nd\n"[begin:size] == (tmp_path / "copies/1").read_bytes()
+    assert copied.endswith("copies/1")
