@@ -74,6 +74,7 @@ class Operations:
         self.history = History(self.inspector, None if state is None else state / HISTORY)
         self.backups = Backups(node, run)
         self.live = Live(node, facts, clock, run, facts.wall)
+        self.inspector.events = self.live.events_of
         self._top = Top(self.inspector)
         self.inspector.rates = self._top.rates
         self.audited = audited = Audited(self.audit)

@@ -63,6 +63,23 @@ class SessionTests(AdminCase):
         self.assertEqual([], self.get("sessions?state=superseding")["sessions"])
         self.assertEqual("attached", self.get(f"sessions/{url(A)}")["session"]["state"])
 
+    def test_a_session_has_its_last_events(self) -> None:
+        """
+        The newest first, at most twenty, and none of other sessions.
+        """
+        for _ in range(12):
+            self.device.drop()
+            self.device.come_back()
+        self.browser.drop()
+
+        events = self.get(f"sessions/{url(A)}")["events"]
+
+        self.assertEqual(20, len(events))
+        newest = events[0]
+        self.assertEqual(("session", A), (newest["kind"], newest["session"]))
+        self.assertEqual(("attached", "line"), (newest["event"], newest["connector"]))
+        self.assertEqual({A}, {event["session"] for event in events})
+
     def test_a_client_that_resumes_elsewhere_closes_its_older_connection(self) -> None:
         """
         With the reason superseded, by the node.

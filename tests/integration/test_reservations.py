@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from unittest import TestCase, skipUnless
 
 from aioice import turn
 
+from msgnode.backends.qos.reservations import SWEEP_SECONDS
 from tests.integration.process import PATIENCE, Lines, NodeProcess
 
 TURNSERVER = shutil.which("turnserver")
@@ -52,7 +54,7 @@ CONFIG = """
 domain = "localhost"
 web = []
 lines = ["tcp:0:interface=127.0.0.1"]
-admin.listen = "none"
+admin.listen = "tcp:0:interface=127.0.0.1"
 
 [qos]
 url = "embedded"
@@ -151,7 +153,7 @@ class RelayTests(TestCase):
         self.addCleanup(coturn.wait, PATIENCE)
         self.addCleanup(coturn.kill)
         self.await_port(ports["cli"])
-        self.node = NodeProcess("--config", str(self.where / "node.toml"), listeners=1)
+        self.node = NodeProcess("--config", str(self.where / "node.toml"), listeners=2)
         self.addCleanup(self.node.stop)
         self.client = Lines(self.node.ports["line"], ANN)
         self.addCleanup(self.client.close)
@@ -180,6 +182,35 @@ class RelayTests(TestCase):
         """
         asyncio.run(self.deleted())
         asyncio.run(self.over())
+
+    def test_packets_flow_until_an_operator_takes_the_reservation_back(self) -> None:
+        """
+        The relay carries none then, also with credentials that would be valid; the session is told.
+        """
+        asyncio.run(self.taken_back())
+
+    async def taken_back(self) -> None:
+        made = self.ask("create", WANTED)
+        relayed = await Relayed.begin(made["iceServers"][0])
+        self.assertEqual((True, True), await relayed.carries())
+
+        words = ["take-back", made["id"], "--reason", "the call is over", "--state", str(self.node.state)]
+        url = f"http://127.0.0.1:{self.node.ports['admin']}"
+        program = str(Path(sys.executable).with_name("msgnode"))
+        done = subprocess.run(
+            [program, "admin", *words, "--admin", url], capture_output=True, text=True, timeout=PATIENCE
+        )
+
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertNotIn("relay:", done.stdout)
+        told = self.client.receive()
+        self.assertIsNotNone(told)
+        assert told is not None
+        self.assertEqual({"resource": f"/reservation/{made['id']}", "reason": "removed"}, told["body"])
+        self.assertEqual((False, False), await relayed.carries(1.0))
+        again = await Relayed.begin(made["iceServers"][0])
+        await asyncio.sleep(SWEEP_SECONDS + 1)
+        self.assertEqual((False, False), await again.carries(1.0))
 
     async def deleted(self) -> None:
         made = self.ask("create", WANTED)

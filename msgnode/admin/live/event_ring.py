@@ -4,11 +4,13 @@ Event ring: the last events of a node, numbered, for streams that can resume whe
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from secrets import token_hex
 from typing import Any, NamedTuple
 
 MAX_EVENTS = 10_000
 KINDS = ("session", "refusal", "slow", "shed", "backend", "config", "policy", "audit", "traffic")
+SESSION_KINDS = ("session", "slow")
 STORED_KINDS = KINDS[:-1]  # traffic is only seen live
 
 
@@ -61,6 +63,17 @@ class EventRing:
         if at > self.last_number:
             return oldest, False
         return max(at, oldest), at >= oldest
+
+    def of_session(self, runtime: str, most: int) -> list[dict[str, Any]]:
+        """
+        The newest events of one session, the newest first, at most so many.
+        """
+        found = (
+            event.as_dict()
+            for event in reversed(self._events)
+            if event.kind in SESSION_KINDS and event.fields.get("session") == runtime
+        )
+        return list(islice(found, most))
 
     def after(self, number: int) -> list[Event]:
         """

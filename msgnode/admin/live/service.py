@@ -16,6 +16,7 @@ from msgnode.admin.live.event_stream import EventStreams
 from msgnode.admin.live.traces import Traces
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.node import Node
+from msgnode.storage.json_lines import cut
 
 
 class Live(MultiService):
@@ -41,3 +42,10 @@ class Live(MultiService):
         self.traces = Traces(node, clock, run, wall)
         self.streams.setServiceParent(self)
         self.traces.setServiceParent(self)
+
+    def events_of(self, runtime: str, most: int) -> list[dict[str, Any]]:
+        """
+        The newest events of one session, also those of this moment.
+        """
+        self.look()
+        return self.ring.of_session(cut(runtime), most)

@@ -184,15 +184,10 @@ class Views:
             raise Rejected("name a session: /session?name=runtime://...", 404, "not-found")
 
         def shown(found: dict[str, Any]) -> Shown:
-            events = [
-                event.as_dict()
-                for event in reversed(self._ring)
-                if event.kind in ("session", "slow") and event.fields.get("session") == runtime
-            ]
             return "session.html", {
                 "found": found,
                 "session": found["session"],
-                "events": events[:20],
+                "events": found["events"],
                 "to": visit.query.get("to", ""),
                 "type": visit.query.get("type", "create"),
                 "may_act": visit.may("operator"),

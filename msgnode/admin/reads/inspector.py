@@ -48,6 +48,8 @@ class Inspector:
         self.walks = 0
         # Messages in and out a second of a session, None while they are not measured.
         self.rates: Callable[[Session], tuple[float | None, float | None]] = _not_measured
+        # The newest events of the session of that name, at most so many.
+        self.events: Callable[[str, int], list[dict[str, Any]]] = _no_events
         node.sessions.connections.local_address = local_address
         self._began = clock.seconds()
 
@@ -87,6 +89,10 @@ class Inspector:
         if found is None:
             raise Rejected(f"there is no session {runtime[:200]!r} at this node", 404, "not-found")
         return found
+
+
+def _no_events(runtime: str, most: int) -> list[dict[str, Any]]:
+    return []
 
 
 def _not_measured(session: Session) -> tuple[None, None]:

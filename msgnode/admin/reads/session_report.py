@@ -64,8 +64,8 @@ class TLSReport(msgspec.Struct):
 
 class SessionReport(msgspec.Struct):
     """
-    All about a session: at most 200 addresses, 50 queued messages and 20 refusals. `policy` is what the
-    policies would say, empty without policies.
+    All about a session: at most 200 addresses, 50 queued messages, 20 refusals and 20 events, the newest
+    first. `policy` is what the policies would say, empty without policies.
     """
 
     session: SessionRow
@@ -77,6 +77,7 @@ class SessionReport(msgspec.Struct):
     outbox: OutboxReport | None
     queue: list[WaitingMessage]
     refusals: list[RefusalRow]
+    events: list[dict[str, Any]]
     policy: list[PolicyWord]
 
 
@@ -128,6 +129,7 @@ def report_session(inspector: Inspector, runtime: str, query: AddressPage) -> Se
             for kept in islice(session.mailbox.queued_messages(), MAX_WAITING)
         ],
         of_session(inspector, runtime, MAX_RECENT),
+        inspector.events(runtime, MAX_RECENT),
         list(
             words_about(
                 session,

@@ -106,6 +106,14 @@ class CommandLine(Protocol):
         self.transport.abortConnection()
 
 
+class _QuietFactory(Factory):
+    """
+    A factory that does not log each connection.
+    """
+
+    noisy = False
+
+
 class Coturn:
     """
     The command line of coturn at an endpoint such as `127.0.0.1:5766`. `password` is read for each call.
@@ -143,7 +151,9 @@ class Coturn:
             await self._run([f"cs {session.id}" for session in sessions])
 
     async def _run(self, commands: list[str]) -> bytes:
-        factory = Factory.forProtocol(lambda: CommandLine(self._password(), commands))  # type: ignore[arg-type]
+        factory = _QuietFactory.forProtocol(
+            lambda: CommandLine(self._password(), commands)  # type: ignore[arg-type]
+        )
         try:
             connection = await self._endpoint.connect(factory)
             connection.over.addTimeout(DEADLINE_SECONDS, self._reactor)

@@ -89,7 +89,7 @@ def _status(found: dict[str, Any]) -> Iterator[str]:
 @shows
 def session(view: View, runtime: str, addresses: bool) -> None:
     """
-    Show the session RUNTIME: its client, its queue, its last refusals.
+    Show the session RUNTIME: its client, its queue, its last refusals and events.
 
     \b
     Example:
@@ -147,6 +147,11 @@ def _session(view: View, found: dict[str, Any], with_addresses: bool) -> Iterato
         yield from ["", "last refusals:"]
         for refusal in found["refusals"]:
             yield from refusal_lines(refusal)
+    if found["events"]:
+        yield from ["", "last events:"]
+    for event in found["events"]:
+        more = [event[key] for key in ("event", "connector", "peer") if event.get(key)]
+        yield f"{clock(event['time'])}  {printable(' '.join([event['kind'], *more]))}"
 
 
 @click.command(short_help="Show why a message was refused, or those of a session.")
