@@ -4,6 +4,7 @@ Addresses of a foreign node that clients here have: asked for, used, and given b
 
 from typing import Any
 
+from msgnode.sessions.routing import ALLOCATED, OWNED
 from tests.support.foreign_case import ForeignCase, MemoryStub
 
 SERVICE = "domain://msg-node.b.example/address-allocation"
@@ -121,6 +122,22 @@ class GivenAddressesTests(ForeignCase):
 
         asked = [address for message in stub.posted for address in message["body"].get("resources", ())]
         self.assertIn(ONE, asked)
+
+    def test_it_is_known_again_after_a_restart(self) -> None:
+        """
+        A session that is restored, or comes from another member, has its addresses; the stub runs for them.
+        """
+        session = self.node.sessions.get(self.ann.runtime)
+        assert session is not None
+        assert self.stubs.domains is not None
+        self.node.routes.bind(ONE, session, ALLOCATED | OWNED)
+        self.stubs.domains.adopt(session)
+        self.node.clock.pump([0, 0])
+        stub = self.hosts.last.live()
+
+        self.assertEqual([[ONE]], [message["body"]["resources"] for message in stub.posted])
+        self.ann.close()
+        self.assertEqual([[ONE]], [message["body"]["resource"] for message in self.to_service()])
 
     def test_addresses_of_other_domains_are_not_believed(self) -> None:
         """

@@ -217,6 +217,22 @@ class StubNetworkTests(SynchronousTestCase):
         self.assertEqual("producing", server.transport.producerState)
         self.assertLess(0, self.world.told.limits["incoming"])
 
+    def test_what_comes_with_the_handshake_is_handled(self) -> None:
+        """
+        More than one turn's worth, in one read: once, in order, and no turn is left over.
+        """
+        server = _Server(self.world, self.open, b"\x81\x7e\x1f\x40" + b"z" * 8000 + b"\x81\x01y")
+        for _ in range(5):
+            self.world.reactor.advance(0.01)
+        said = self.heard()
+        server.lose()
+        self.world.process.kill("over")
+        self.world.transport.exit(signal=9)
+
+        self.assertEqual(["opened", "message", "message"], [each["k"] for each in said])
+        self.assertEqual((8000, "y"), (len(said[1]["text"]), said[2]["text"]))
+        self.assertEqual([], self.world.reactor.getDelayedCalls())
+
     def test_what_came_with_the_end_is_handled(self) -> None:
         """
         A connection that ends has no later turns.
@@ -291,7 +307,7 @@ class _Server:
     The other end of the stub's first WebSocket, which accepts it.
     """
 
-    def __init__(self, world: World, open_: Any) -> None:
+    def __init__(self, world: World, open_: Any, more: bytes = b"") -> None:
         open_(1)
         factory = world.reactor.tcpClients[0][2]
         self.protocol = factory.buildProtocol(None)
@@ -299,7 +315,7 @@ class _Server:
         self.protocol.makeConnection(self.transport)
         key = self._header("Sec-WebSocket-Key")
         self.transport.clear()
-        self.protocol.dataReceived(_accepting(key))
+        self.protocol.dataReceived(_accepting(key) + more)
 
     def _header(self, name: str) -> str:
         lines = self.transport.value().decode().split("\r\n")

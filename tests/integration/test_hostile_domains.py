@@ -25,7 +25,7 @@ web = ["tcp:0:interface=127.0.0.1"]
 lines = ["tcp:0:interface=127.0.0.1"]
 [foreign]
 accept = "listed"
-live_seconds = 15.0
+live_seconds = 10.0
 hang_seconds = 3.0
 memory_bytes = 100_663_296
 restarts = 1

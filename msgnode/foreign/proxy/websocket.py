@@ -195,7 +195,7 @@ class _Client(WebSocketClientProtocol):
         self._turn = None
         if self._left and not self._socket.is_paused:
             wait = self._take_piece()
-            if (self._left or wait) and not self._is_dropped:
+            if (self._left or wait) and self._turn is None and not self._is_dropped:
                 self._turn = self._clock.callLater(wait, self._take)
         self.go_on()
 
