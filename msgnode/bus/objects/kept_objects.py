@@ -224,14 +224,16 @@ class KeptObjects:
                 return False
         if b'"version"' in data and part(data, "version") is not None:
             raise Rejected("'version' in the header is given by the node; put yours into the body")
-        creator = ""
-        if self.journal.index(channel.object) is None:
+        creator, index = "", self.journal.index(channel.object)
+        if index is not None:
+            version = index.version + 1
+        else:
             creator = creator_of(message, self._trusted())
             if not self.journal.may_begin(creator):
                 raise Rejected(_TOO_MANY, 429, "limit")
-        version = self.journal.next_version(channel.object)
-        if not version:
-            return False
+            version = self.journal.next_version(channel.object)
+            if not version:
+                return False
         message.data = data = with_version(data, version)
         self._append(channel.object, version, data, kind, channel.is_child, creator)
         return True
