@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.integration.test_cluster_faults import members
 SM = "domain://msg-node.localhost/sm"
 OBJECT = "comm://localhost/rooms/1"
 CHANGES, HISTORY = f"{OBJECT}/changes", f"{OBJECT}/history"
-COUNT = 3000
+COUNT = 1500
 
 Message = dict[str, Any]
 
@@ -243,12 +244,19 @@ def test_command_line(start: Callable[[], NodeProcess]) -> None:
         client.send(update(number))
     assert read(client)["version"] == 3
 
-    state = run(node, "at", OBJECT, "--version", "2", "--json")
-    log = run(node, "log", OBJECT, "--from", "2")
-    replayed = run(node, "replay", OBJECT, "--to", "comm://localhost/rooms/2", "--json")
+    with ThreadPoolExecutor() as pool:
+        running = [
+            pool.submit(run, node, *arguments)
+            for arguments in (
+                ("at", OBJECT, "--version", "2", "--json"),
+                ("log", OBJECT, "--from", "2"),
+                ("replay", OBJECT, "--to", "comm://localhost/rooms/2", "--json"),
+                ("at", OBJECT, "--version", "9"),
+                ("at", OBJECT, "--time", "yesterday"),
+            )
+        ]
+        state, log, replayed, future, wrong = [each.result() for each in running]
     copied = run(node, "log", "comm://localhost/rooms/2", "--json")
-    future = run(node, "at", OBJECT, "--version", "9")
-    wrong = run(node, "at", OBJECT, "--time", "yesterday")
 
     assert json.loads(state.stdout)["value"] == 2
     assert [line.split()[0] for line in log.stdout.splitlines()] == ["2", "3"]
