@@ -362,7 +362,7 @@ def factories(
     node.use_cork(cork)
     cork.before_read = node.before_read
     if not node.data_plane.is_native:  # that gathers by itself
-        cork.clock = reactor
+        cork.turn = node.data_plane.turn
         node.gather_output = cork.gather
     upgraded = WebSocketFactory(node, cork, reactor)
     websocket = Upgrade(upgraded)
