@@ -163,8 +163,13 @@ class Router:
             and foreign.decides(to, session, message)
         ):
             return self._send_out(message, to, session, foreign)
-        if self.kept is not None and (channel := self.kept.concerned(message)):
-            return self._route_kept(self.kept, channel, message, session, reasons if count == 1 else None)
+        kept = self.kept
+        if (
+            kept is not None
+            and (to.startswith(kept.beginnings) or from_.startswith(kept.beginnings))
+            and (channel := kept.concerned(message))
+        ):
+            return self._route_kept(kept, channel, message, session, reasons if count == 1 else None)
         recipients = self._routes.resolve(to)
         if session.is_node and recipients and self.foreign is not None:
             recipients = self.foreign.permitted(message, recipients, session)
@@ -376,8 +381,13 @@ class Router:
             and foreign.decides(to, session, message)
         ):
             return self._send_out(message, to, session, foreign)
-        if self.kept is not None and (channel := self.kept.concerned(message)):
-            return self._route_kept(self.kept, channel, message, session, reasons)
+        kept = self.kept
+        if (
+            kept is not None
+            and (to.startswith(kept.beginnings) or message.from_.startswith(kept.beginnings))
+            and (channel := kept.concerned(message))
+        ):
+            return self._route_kept(kept, channel, message, session, reasons)
         return self._distribute(message, to, session, reasons)
 
     def _distribute(self, message: Message, to: str, session: Session, reasons: int | None) -> Reply:

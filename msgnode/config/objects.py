@@ -37,6 +37,13 @@ def compiled(patterns: list[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(_expression, patterns)) or r"(?!)")
 
 
+def beginnings(patterns: list[str]) -> tuple[str, ...]:
+    """
+    The texts with which the addresses of these objects begin.
+    """
+    return tuple(dict.fromkeys(pattern.removesuffix(BELOW).partition("*")[0] for pattern in patterns))
+
+
 def _expression(pattern: str) -> str:
     is_below = pattern.endswith(BELOW)
     start = pattern.removesuffix(BELOW) if is_below else pattern

@@ -28,7 +28,7 @@ def make_data_plane(config: Config, reactor: Any) -> DataPlane:
     The data plane of the node; the log says which one it is.
     """
     plane, how = _make(config, reactor)
-    poll_quietly(reactor)
+    plane.turn = poll_quietly(reactor)
     if plane.is_native:
         log.info("messages are carried by the compiled data plane; {how}", how=how)
     else:

@@ -362,7 +362,7 @@ def factories(
     node.data_plane.use(cork, node.counts, node.sessions.journal)
     node.use_cork(cork)
     if not node.data_plane.is_native:  # that gathers by itself
-        cork.clock = reactor
+        cork.turn = node.data_plane.turn
         node.gather_output = cork.gather
     upgraded = WebSocketFactory(node, cork, reactor)
     websocket = Upgrade(upgraded)

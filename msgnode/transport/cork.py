@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 
 from twisted.internet import tcp, unix
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IPushProducer, IReactorTime
+from twisted.internet.interfaces import IPushProducer
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -53,12 +53,29 @@ class Uncounted:
     held_back = 0
 
 
+class Turn:
+    """
+    One turn of the reactor: `is_open` while it handles the events of its descriptors. `at_end` is called when
+    it has handled them, and must not raise.
+    """
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self.at_end: Callable[[], object] | None = None
+
+    def end(self) -> None:
+        self.is_open = False
+        at_end, self.at_end = self.at_end, None
+        if at_end is not None:
+            at_end()
+
+
 class Cork:
     """
     Delays output while one read is handled, and then flushes every outlet.
 
     `settle` is called before any byte leaves, and at the end of each read: the node writes its journal then.
-    `before_read`, if there is one, is called before a read is handled. With a `clock`, `gather` makes the
+    `before_read`, if there is one, is called before a read is handled. With a `turn`, `gather` makes the
     reads of one turn of the reactor one.
     """
 
@@ -66,14 +83,13 @@ class Cork:
         "_depth",
         "_gathered",
         "_is_gathering",
-        "_is_turn_awaited",
         "_outlets",
         "before_read",
-        "clock",
         "corked",
         "counts",
         "most",
         "settle",
+        "turn",
     )
 
     def __init__(
@@ -87,12 +103,11 @@ class Cork:
         self.counts = counts or Uncounted()
         self.before_read: Callable[[], object] | None = None
         self.corked = False
-        self.clock: IReactorTime | None = None
+        self.turn: Turn | None = None
         self._depth = 0
         self._outlets: list[Holder] = []
         self._is_gathering = False
         self._gathered = 0  # reads
-        self._is_turn_awaited = False
 
     def __enter__(self) -> None:
         if self.before_read is not None and not self._depth:
@@ -130,16 +145,14 @@ class Cork:
         Keep the output of this read until the other sockets that are ready have been read, so that one call
         of `settle` serves them all.
         """
-        if self.clock is None or self._is_gathering or not self._depth:
+        turn = self.turn
+        if turn is None or not turn.is_open or self._is_gathering or not self._depth:
             return
         self._is_gathering = True
         self._gathered = 0
-        if not self._is_turn_awaited:
-            self._is_turn_awaited = True
-            self.clock.callLater(0, self._end_turn)  # the reactor makes it once all of them have been read
+        turn.at_end = self._end_turn
 
     def _end_turn(self) -> None:
-        self._is_turn_awaited = False
         if self._is_gathering and self._depth == 0:
             self._is_gathering = False
             self._release()

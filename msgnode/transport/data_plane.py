@@ -8,6 +8,8 @@ decision is repeated, and the notifications do nothing.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from msgnode.transport.cork import Turn
+
 
 class PermitLine(NamedTuple):
     """
@@ -57,6 +59,7 @@ class DataPlane:
     """
 
     is_native = False
+    turn: Turn | None = None  # of the reactor, where that says when one is over
 
     def __init__(self, why: str = "not asked for") -> None:
         self.why = why

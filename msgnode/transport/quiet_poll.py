@@ -12,7 +12,7 @@ from typing import Any
 from twisted.logger import Logger
 from twisted.python.log import callWithLogger
 
-from msgnode.transport.cork import DIRECT_TRANSPORTS
+from msgnode.transport.cork import DIRECT_TRANSPORTS, Turn
 
 log = Logger()
 
@@ -24,13 +24,14 @@ def is_accepted_connection(selectable: Any) -> bool:
     return type(selectable) in DIRECT_TRANSPORTS
 
 
-def poll_quietly(reactor: Any, is_quiet: Callable[[Any], bool] = is_accepted_connection) -> bool:
+def poll_quietly(reactor: Any, is_quiet: Callable[[Any], bool] = is_accepted_connection) -> Turn | None:
     """
-    Spare the logging context for descriptors that `is_quiet`; False: the reactor is none that is known, and
-    stays as it is.
+    Spare the logging context for descriptors that `is_quiet`; returns the turns. None: the reactor is none
+    that is known, and stays as it is.
     """
     if not _is_known(reactor):
-        return False
+        return None
+    turn = Turn()
     selectables: Mapping[int, Any] = reactor._selectables
     dispatch = reactor._doReadOrWrite
 
@@ -41,20 +42,24 @@ def poll_quietly(reactor: Any, is_quiet: Callable[[Any], bool] = is_accepted_con
             if why.errno == errno.EINTR:
                 return
             raise
-        for fd, event in found:
-            selectable = selectables.get(fd)
-            if selectable is None:
-                continue
-            if not is_quiet(selectable):
-                callWithLogger(selectable, dispatch, selectable, fd, event)
-                continue
-            try:
-                dispatch(selectable, fd, event)
-            except Exception:  # of connectionLost; the other events count all the same
-                log.failure("an event of {selectable} failed", selectable=selectable)
+        turn.is_open = True
+        try:
+            for fd, event in found:
+                selectable = selectables.get(fd)
+                if selectable is None:
+                    continue
+                if not is_quiet(selectable):
+                    callWithLogger(selectable, dispatch, selectable, fd, event)
+                    continue
+                try:
+                    dispatch(selectable, fd, event)
+                except Exception:  # of connectionLost; the other events count all the same
+                    log.failure("an event of {selectable} failed", selectable=selectable)
+        finally:
+            turn.end()
 
     reactor.doPoll = reactor.doIteration = poll
-    return True
+    return turn
 
 
 def _is_known(reactor: Any) -> bool:

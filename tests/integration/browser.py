@@ -70,8 +70,11 @@ class Browser:
                 result: dict[str, Any] = answer["result"]
                 return result
 
-    def page(self, url: str) -> "Page":
-        return Page(self, url)
+    def page(self, url: str, apart: bool = False) -> "Page":
+        """
+        A new page; `apart`: it shares no cookies with the others.
+        """
+        return Page(self, url, apart)
 
     def stop(self) -> None:
         self._opened.close()
@@ -85,9 +88,10 @@ class Page:
     A tab.
     """
 
-    def __init__(self, browser: Browser, url: str) -> None:
+    def __init__(self, browser: Browser, url: str, apart: bool = False) -> None:
         self._browser = browser
-        self._target = browser.ask("Target.createTarget", url="about:blank")["targetId"]
+        context = browser.ask("Target.createBrowserContext") if apart else {}
+        self._target = browser.ask("Target.createTarget", url="about:blank", **context)["targetId"]
         attached = browser.ask("Target.attachToTarget", targetId=self._target, flatten=True)
         self._session = attached["sessionId"]
         self.ask("Page.enable")

@@ -59,6 +59,8 @@ class Provider:
         command = [NODE, str(HERE / "oidc_provider.mjs"), str(PROVIDER), str(self.port)]
         with self._said.open("w") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+
+    def await_start(self) -> None:
         deadline = time.monotonic() + PATIENCE
         while "listening" not in self._said.read_text():
             assert time.monotonic() < deadline, self._said.read_text()
@@ -79,9 +81,18 @@ class LoginTests(TestCase):
     A provider, a node, a thing on a plain socket, and a browser.
     """
 
+    provider: Provider
+    browser: Browser
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.provider = Provider()
+        cls.addClassCleanup(cls.provider.stop)
+        cls.browser = Browser()
+        cls.addClassCleanup(cls.browser.stop)
+        cls.provider.await_start()
+
     def setUp(self) -> None:
-        self.provider = Provider()
-        self.addCleanup(self.provider.stop)
         self.where = Path(tempfile.mkdtemp(prefix="msgnode-"))
         self.addCleanup(shutil.rmtree, self.where)
         (self.where / "keys").write_text(b64encode(os.urandom(32)).decode())
@@ -89,9 +100,7 @@ class LoginTests(TestCase):
         self.start()
 
     def page(self, url: str) -> Page:
-        browser = Browser()
-        self.addCleanup(browser.stop)
-        return browser.page(url)
+        return self.browser.page(url, apart=True)
 
     def start(self) -> None:
         config = self.where / "node.toml"

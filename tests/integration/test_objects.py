@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from tests.integration.test_cluster_faults import members
 SM = "domain://msg-node.localhost/sm"
 OBJECT = "comm://localhost/rooms/1"
 CHANGES, HISTORY = f"{OBJECT}/changes", f"{OBJECT}/history"
-COUNT = 3000
+COUNT = 1500
+LONG = 1500  # changes of 10 kB: more than the sockets between a node and an observer hold
 
 Message = dict[str, Any]
 
@@ -134,10 +136,10 @@ def test_killed_while_an_observer_catches_up(start: Callable[[], NodeProcess]) -
     """
     node = start()
     reporter = Lines(node.ports["line"], "runtime://localhost/reporter")
-    publish_long(reporter, OBJECT, 600)
-    assert read(reporter, limit=1)["version"] == 600
+    publish_long(reporter, OBJECT, LONG)
+    assert read(reporter, limit=1)["version"] == LONG
     observer = Lines(node.ports["line"], "runtime://localhost/observer")
-    assert subscribe(observer, "observer", since=0)["body"] == {"code": 200, "version": 600}
+    assert subscribe(observer, "observer", since=0)["body"] == {"code": 200, "version": LONG}
     seen = versions_until(observer, 100)
     node.stop(signal.SIGKILL)
     while True:
@@ -145,19 +147,19 @@ def test_killed_while_an_observer_catches_up(start: Callable[[], NodeProcess]) -
         if not line.endswith(b"\n"):
             break
         seen.append(json.loads(line)["version"])
-    assert seen[-1] < 600
+    assert seen[-1] < LONG
 
     node = start()
     back = Lines(node.ports["line"])
     name = f"runtime://localhost/observer/{observer.token}"
     opened = {"id": 1, "type": "re-open", "from": name, "to": "mn:/session"}
     assert back.ask(opened)["body"]["code"] == 200
-    assert subscribe(back, "observer", since=seen[-1])["body"] == {"code": 200, "version": 600}
+    assert subscribe(back, "observer", since=seen[-1])["body"] == {"code": 200, "version": LONG}
     reporter = Lines(node.ports["line"], "runtime://localhost/reporter")
     publish_long(reporter, OBJECT, 1)
-    seen += versions_until(back, 601)
+    seen += versions_until(back, LONG + 1)
 
-    assert seen == list(range(1, 602))
+    assert seen == list(range(1, LONG + 2))
     node.stop()
 
 
@@ -175,7 +177,7 @@ def test_keeper_killed_while_an_observer_catches_up() -> None:
             for room in (f"comm://{DOMAIN}/rooms/{number}" for number in range(30))
             if kept_by(second, reporter, room)
         )
-        publish_long(reporter, room, 599)
+        publish_long(reporter, room, LONG - 1)
         last = written(second, reporter, room)
         body = {"resources": [f"{room}/changes"], "since": 0}
         manager, own = f"domain://msg-node.{DOMAIN}/sm", f"runtime://{DOMAIN}/observer/sm"
@@ -189,7 +191,7 @@ def test_keeper_killed_while_an_observer_catches_up() -> None:
         publish_long(reporter, room, 1)
         seen += versions_until(observer, last + 1)
 
-    assert seen == list(range(last - 599, last + 2))
+    assert seen == list(range(last - LONG + 1, last + 2))
 
 
 def history_of(reader: Lines, room: str, **body: Any) -> Message:
@@ -243,12 +245,19 @@ def test_command_line(start: Callable[[], NodeProcess]) -> None:
         client.send(update(number))
     assert read(client)["version"] == 3
 
-    state = run(node, "at", OBJECT, "--version", "2", "--json")
-    log = run(node, "log", OBJECT, "--from", "2")
-    replayed = run(node, "replay", OBJECT, "--to", "comm://localhost/rooms/2", "--json")
+    with ThreadPoolExecutor() as pool:
+        running = [
+            pool.submit(run, node, *arguments)
+            for arguments in (
+                ("at", OBJECT, "--version", "2", "--json"),
+                ("log", OBJECT, "--from", "2"),
+                ("replay", OBJECT, "--to", "comm://localhost/rooms/2", "--json"),
+                ("at", OBJECT, "--version", "9"),
+                ("at", OBJECT, "--time", "yesterday"),
+            )
+        ]
+        state, log, replayed, future, wrong = [each.result() for each in running]
     copied = run(node, "log", "comm://localhost/rooms/2", "--json")
-    future = run(node, "at", OBJECT, "--version", "9")
-    wrong = run(node, "at", OBJECT, "--time", "yesterday")
 
     assert json.loads(state.stdout)["value"] == 2
     assert [line.split()[0] for line in log.stdout.splitlines()] == ["2", "3"]

@@ -4,6 +4,7 @@
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,9 +34,13 @@ class Lamp(Lines):
     def _serve(self) -> None:
         while (asked := self.receive()) is not None:
             body = {"code": 200, "type": asked["type"], "got": asked.get("body"), "version": 7}
-            self.send(
-                {"id": asked["id"], "type": "response", "from": LAMP, "to": asked["from"], "body": body}
-            )
+            to = asked["from"]
+            self.send({"id": asked["id"], "type": "response", "from": LAMP, "to": to, "body": body})
+
+    def close(self) -> None:
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self._serving.join(PATIENCE)
+        super().close()
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +57,8 @@ def curl(*arguments: str) -> tuple[int, Any]:
     Status and JSON of the answer.
     """
     command = ["curl", "-s", "-m", str(PATIENCE), "-w", "\n%{http_code}", *arguments]
-    body, _, status = subprocess.run(command, capture_output=True, text=True, check=True).stdout.rpartition(
-        "\n"
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    body, _, status = done.rpartition("\n")
     return int(status), json.loads(body) if body else None
 
 

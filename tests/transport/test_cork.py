@@ -9,12 +9,11 @@ from twisted.internet import tcp
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.protocol import Protocol
-from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.transport.cork import CHUNK_BYTES, MAX_GATHERED, Cork, Outlet, corked
+from msgnode.transport.cork import CHUNK_BYTES, MAX_GATHERED, Cork, Outlet, Turn, corked
 from tests.support.fastpath_wire import Socket, tcp_server, unix_server
 
 
@@ -75,7 +74,8 @@ class HoldingTests(SynchronousTestCase):
         """
         settled: list[str] = []
         self.cork.settle = lambda: settled.append("settle")
-        self.cork.clock = self.clock = Clock()
+        self.cork.turn = self.turn = Turn()
+        self.turn.is_open = True
         return settled
 
     def test_the_reads_of_a_turn_leave_together(self) -> None:
@@ -90,9 +90,10 @@ class HoldingTests(SynchronousTestCase):
         with self.cork:
             self.outlet.write(b"b")
         before = list(settled), list(self.writes)
-        self.clock.advance(0)
+        self.turn.end()
         with self.cork:
             self.outlet.write(b"c")
+            self.cork.gather()
 
         self.assertEqual(([], []), before)
         self.assertEqual([b"ab", b"c"], self.writes)
@@ -107,7 +108,7 @@ class HoldingTests(SynchronousTestCase):
                 self.outlet.write(b"a")
                 self.cork.gather()
         in_the_turn = len(self.writes)
-        self.clock.advance(0)
+        self.turn.end()
 
         self.assertEqual(2, in_the_turn)
         self.assertEqual(b"a" * (2 * MAX_GATHERED + 2), b"".join(self.writes))
@@ -116,17 +117,19 @@ class HoldingTests(SynchronousTestCase):
 
     def test_nothing_is_gathered_outside_of_a_read(self) -> None:
         """
-        Without a read under way, and without a clock, output leaves at once.
+        Without a read under way, between two turns, and where turns are not known, output leaves at once.
         """
         self.gather()
         self.cork.gather()
         self.outlet.write(b"a")
-        self.cork.clock = None
-        with self.cork:
-            self.cork.gather()
-            self.outlet.write(b"b")
+        self.turn.end()
+        for data in (b"b", b"c"):
+            with self.cork:
+                self.cork.gather()
+                self.outlet.write(data)
+            self.cork.turn = None
 
-        self.assertEqual([b"a", b"b"], self.writes)
+        self.assertEqual([b"a", b"b", b"c"], self.writes)
 
     def test_sends_at_once(self) -> None:
         """

@@ -81,6 +81,40 @@ def test_quiet_descriptors_cost_no_logging_context(reactor: Any, pipes: list[Pip
     assert loud.prefixes > 0
 
 
+def test_a_turn_ends_when_all_events_are_handled(reactor: Any, pipes: list[Pipe]):
+    """
+    A turn is open while events are handled, and what waits for its end is called once, behind all of them.
+    """
+    turn = poll_quietly(reactor, lambda each: True)
+    assert turn is not None
+    seen: list[Any] = []
+
+    class Waiting(Pipe):
+        """
+        A reader that waits for the end of the turn.
+        """
+
+        def doRead(self) -> Exception | None:
+            super().doRead()
+            assert turn is not None
+            seen.append(turn.is_open)
+            turn.at_end = lambda: seen.append("end")
+            return None
+
+    found = [Waiting(), Waiting()]
+    for each in found:
+        reactor.addReader(each)
+        os.write(each.write, b"x")
+    for _ in range(2):
+        reactor.iterate(0)
+    for each in found:
+        reactor.removeReader(each)
+        each.close()
+
+    assert seen == [True, True, "end"]
+    assert not turn.is_open
+
+
 def test_a_failure_ends_one_connection(reactor: Any, pipes: list[Pipe]):
     """
     What a connection raises as it ends is logged, and the other has its event all the same.

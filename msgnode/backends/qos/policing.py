@@ -15,6 +15,8 @@ MAX_SAMPLES = 64  # of one session
 MAX_SESSIONS = 10_000
 WINDOWS = 3  # the averages go back so far, and the last one of a session counts so long
 BITS = 8
+FREE_BITS = 16_000  # bits per second of a direction for which less is reserved,
+FREE_SHARE = 20  # and such a part of what is reserved for the other direction
 
 
 class _Usage:
@@ -109,5 +111,14 @@ class Policing:
         return [
             Overuse(reservations[id], int(up), int(down))
             for id, (up, down) in rates.items()
-            if up > tolerance * reservations[id].up or down > tolerance * reservations[id].down
+            if up > _most(reservations[id].up, reservations[id].down, tolerance)
+            or down > _most(reservations[id].down, reservations[id].up, tolerance)
         ]
+
+
+def _most(amount: int, other: int, tolerance: float) -> float:
+    """
+    The bits per second that are no overuse in one direction, where `other` is reserved in the other one: what
+    goes one way has reports the other way.
+    """
+    return max(tolerance * amount, FREE_BITS + other / FREE_SHARE)

@@ -329,7 +329,6 @@ class Reservations(Service):
             warned_at = self._warnings.get(made.id)
             if warned_at is not None and at - warned_at <= WARNED_SECONDS:
                 self.stopped += 1
-                self._tell(made, ENDED, each)
                 log.warn(
                     "reservation {id} of {runtime} is ended: it relays {up} and {down} bit/s",
                     id=made.id,
@@ -338,6 +337,7 @@ class Reservations(Service):
                     down=each.down,
                 )
                 self._end(made)
+                self._tell(made, ENDED, each)
                 continue
             self.warned += 1
             self._warnings[made.id] = at

@@ -15,7 +15,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from msgnode.bus.objects.channels import CHANGES, CHILDREN, HISTORY, SUBSCRIPTION, object_of
-from msgnode.config.objects import CHANNELS, ObjectsOptions, compiled
+from msgnode.config.objects import CHANNELS, ObjectsOptions, beginnings, compiled
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, part
 from msgnode.protocol.peer_address import peer_host
@@ -95,6 +95,7 @@ class KeptObjects:
         self._trusted = trusted
         self._known: dict[str, Channel | None] = {}  # by address; None: of no object that is kept
         self._patterns: re.Pattern[str] = compiled(options.keep)
+        self.beginnings = beginnings(options.keep)  # of the addresses of all kept objects
         self._data_plane = data_plane
         self._numbers: dict[str, int] = {}  # of objects at the data plane
         self._by_number: list[str] = []
@@ -110,6 +111,7 @@ class KeptObjects:
         Applies other patterns. What was kept before is kept until it is too old, but not continued.
         """
         self._patterns = compiled(self.options.keep)
+        self.beginnings = beginnings(self.options.keep)
         self._known = {}
 
     # -- what the data plane carries -----------------------------------------------------
@@ -224,14 +226,16 @@ class KeptObjects:
                 return False
         if b'"version"' in data and part(data, "version") is not None:
             raise Rejected("'version' in the header is given by the node; put yours into the body")
-        creator = ""
-        if self.journal.index(channel.object) is None:
+        creator, index = "", self.journal.index(channel.object)
+        if index is not None:
+            version = index.version + 1
+        else:
             creator = creator_of(message, self._trusted())
             if not self.journal.may_begin(creator):
                 raise Rejected(_TOO_MANY, 429, "limit")
-        version = self.journal.next_version(channel.object)
-        if not version:
-            return False
+            version = self.journal.next_version(channel.object)
+            if not version:
+                return False
         message.data = data = with_version(data, version)
         self._append(channel.object, version, data, kind, channel.is_child, creator)
         return True

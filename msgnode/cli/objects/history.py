@@ -3,7 +3,7 @@
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -47,6 +47,27 @@ _timeout = click.option(
 )
 
 
+Option = Callable[[Callable[..., None]], Callable[..., None]]
+_CHOICE: tuple[Option, ...] = (
+    click.option("--from", "from_", type=POINT, metavar="POINT", help="From this version or time on."),
+    click.option("--limit", type=click.IntRange(1), help="So many at most."),
+)
+
+
+def _command(short_help: str, *options: Option) -> Callable[[Callable[..., None]], click.Command]:
+    """
+    Makes a command about the object at ADDRESS, with these options.
+    """
+
+    def made(function: Callable[..., None]) -> click.Command:
+        function = _timeout(talks(function))
+        for option in reversed(options):
+            function = option(function)
+        return object_group.command(short_help=short_help)(click.argument("address", type=ADDRESS)(function))
+
+    return made
+
+
 @click.group("object", short_help="Read the history of an object.")
 def object_group() -> None:
     """
@@ -63,12 +84,13 @@ async def _ask(talk: NodeConnection, address: str, timeout: float, **body: Any) 
     return reply.body.get("value")
 
 
-@object_group.command(short_help="Print an object as it was.")
-@click.argument("address", type=ADDRESS)
-@click.option("--time", "time_", type=POINT, metavar="TIME", help="At this time, or version; default: now.")
-@click.option("--version", type=click.IntRange(0), help="At this version.")
-@_timeout
-@talks
+@_command(
+    "Print an object as it was.",
+    click.option(
+        "--time", "time_", type=POINT, metavar="TIME", help="At this time, or version; default: now."
+    ),
+    click.option("--version", type=click.IntRange(0), help="At this version."),
+)
 def at(address: str, time_: int | str | None, version: int | None, timeout: float, **options: Any) -> None:
     """
     Print the object at ADDRESS as it was at a time or a version.
@@ -143,12 +165,7 @@ def _line(change: dict[str, Any]) -> str:
     return f"{escaped(words)}  {escaped(body)}"
 
 
-@object_group.command(short_help="Print the changes of an object.")
-@click.argument("address", type=ADDRESS)
-@click.option("--from", "from_", type=POINT, metavar="POINT", help="From this version or time on.")
-@click.option("--limit", type=click.IntRange(1), help="So many at most.")
-@_timeout
-@talks
+@_command("Print the changes of an object.", *_CHOICE)
 def log(address: str, from_: int | str | None, limit: int | None, timeout: float, **options: Any) -> None:
     """
     Print the changes of the object at ADDRESS: version, time, type, sender and body; with --json one object
@@ -172,18 +189,16 @@ def log(address: str, from_: int | str | None, limit: int | None, timeout: float
     NodeConnection(**options).run(action)
 
 
-@object_group.command(short_help="Send the changes of an object again, to another address.")
-@click.argument("address", type=ADDRESS)
-@click.option("--to", required=True, type=ADDRESS, help="The object that gets the changes.")
-@click.option("--from", "from_", type=POINT, metavar="POINT", help="From this version or time on.")
-@click.option("--limit", type=click.IntRange(1), help="So many at most.")
-@click.option(
-    "--speed",
-    type=click.FloatRange(0.001, 1e6),
-    help="With the pauses of then, divided by this; without pauses otherwise.",
+@_command(
+    "Send the changes of an object again, to another address.",
+    click.option("--to", required=True, type=ADDRESS, help="The object that gets the changes."),
+    *_CHOICE,
+    click.option(
+        "--speed",
+        type=click.FloatRange(0.001, 1e6),
+        help="With the pauses of then, divided by this; without pauses otherwise.",
+    ),
 )
-@_timeout
-@talks
 def replay(
     address: str,
     to: str,

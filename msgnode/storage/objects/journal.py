@@ -263,7 +263,7 @@ class ObjectJournal:
         Begins an object whose first message has this version.
         """
         index = self._add(ObjectIndex(address, version - 1, creator))
-        self._buffer.append((index, BEGIN, version, self.micros, creator.encode()))
+        self._buffer.append((index, BEGIN, version, self.micros, creator.encode(errors="replace")))
         return index
 
     def record_carried(

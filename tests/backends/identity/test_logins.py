@@ -12,6 +12,7 @@ from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.backends.identity.logins import FILE
+from msgnode.protocol.close_codes import STOPPING
 from tests.support.fakes import Client, MemoryNode, directory
 from tests.support.openid import provider
 from tests.support.world import World
@@ -488,13 +489,17 @@ class ConfusionTests(LoginCase):
 
     def test_moved_session_logs_in_again(self) -> None:
         """
-        A session that moves to another node of the domain leaves no login behind, and has none there.
+        A session that moves to another node of the domain leaves no login behind, and a device login that is
+        not over ends: the provider is asked no more.
         """
         self.log_in()
-        self.node.sessions.on_event("moved", self.client.session)
+        self.ask("getAccessToken", {"device": True})
+        self.node.sessions.release(self.client.session, STOPPING)
+        before = len(self.openid.token_forms)
+        self.wait(30)
 
-        self.assertEqual(0, len(self.node.logins.access.grants))
-        self.assertEqual(401, self.ask("refreshAccessToken")["code"])
+        self.assertEqual((0, 0), (len(self.node.logins.access.grants), len(self.node.logins.devices)))
+        self.assertEqual(before, len(self.openid.token_forms))
 
 
 class DeviceTests(LoginCase):

@@ -20,6 +20,7 @@ OPTIONS = {
     "capacity_up": 1000,
     "capacity_down": 2000,
 }
+AMOUNT, ROOM = {"up": 60_000, "down": 60_000}, {"capacity_up": 10**6, "capacity_down": 10**6}
 WANTED = {"session": "comm://example.org/call", "parties": [ANN, BOB], "up": 600, "down": 600, "seconds": 60}
 
 
@@ -299,12 +300,14 @@ class CommandLineTests(SynchronousTestCase):
 
 class PolicingTests(ReservationCase):
     """
-    What the relay has carried, compared with what is reserved: 600 bits, which are 75 bytes, a second.
+    What the relay has carried, compared with what is reserved: 60,000 bits, which are 7,500 bytes, a second.
     """
 
-    def carry(
-        self, made: dict[str, Any], *rates: int, id: str = "1", seconds: int = 20
-    ) -> list[dict[str, Any]]:
+    def setUp(self) -> None:
+        self.node = self.make_node(**ROOM)
+        self.client = self.node.client(ANN)
+
+    def carry(self, made: dict[str, Any], *rates: int) -> list[dict[str, Any]]:
         """
         A session relays at each of these bytes per second for 20 seconds; what the client was told.
         """
@@ -324,26 +327,26 @@ class PolicingTests(ReservationCase):
         """
         A session that relays what is reserved, and a tenth more, is let alone, also after a pause.
         """
-        made = self.reserve(seconds=600)
+        made = self.reserve(seconds=600, **AMOUNT)
 
-        self.assertEqual([], self.carry(made, 75, 82, 0, 0, 82, 75))
+        self.assertEqual([], self.carry(made, 7500, 8200, 0, 0, 8200, 7500))
         self.assertEqual(1, len(self.relay.held))
 
     def test_overused(self) -> None:
         """
         A session that relays twice as much is warned, and ended if it goes on; capacity is given back.
         """
-        made = self.reserve(seconds=600)
+        made = self.reserve(seconds=600, **AMOUNT)
 
-        [warned] = self.carry(made, 150)
-        [ended] = self.carry(made, 150, 150)
+        [warned] = self.carry(made, 15000)
+        [ended] = self.carry(made, 15000, 15000)
 
         resource = f"/reservation/{made['id']}"
         self.assertEqual(
             [(resource, "overuse"), (resource, "ended")],
             [(each["resource"], each["value"]["status"]) for each in (warned, ended)],
         )
-        self.assertGreater(ended["value"]["used"]["up"], 600)
+        self.assertGreater(ended["value"]["used"]["up"], 60_000)
         self.assertEqual(404, self.ask("read", resource=resource)["code"])
         self.assertEqual([], self.relay.held)
         self.assertEqual((1, 1), (self.reservations.warned, self.reservations.stopped))
@@ -352,9 +355,9 @@ class PolicingTests(ReservationCase):
         """
         A client that is warned and relays less goes on.
         """
-        made = self.reserve(seconds=600)
+        made = self.reserve(seconds=600, **AMOUNT)
 
-        told = self.carry(made, 150, 60, 60, 60)
+        told = self.carry(made, 15000, 6000, 6000, 6000)
 
         self.assertEqual(["overuse"], [each["value"]["status"] for each in told])
         self.assertEqual(1, len(self.relay.held))
@@ -363,10 +366,10 @@ class PolicingTests(ReservationCase):
         """
         Two sessions of one reservation that relay three quarters of it each overuse it.
         """
-        made = self.reserve(seconds=600)
+        made = self.reserve(seconds=600, **AMOUNT)
         user = made["iceServers"][0]["username"]
         for step in range(1, 9):
-            size = int(56 * SWEEP_SECONDS * step)
+            size = int(5600 * SWEEP_SECONDS * step)
             age = int(SWEEP_SECONDS * step)
             self.relay.held = [RelaySession(id, user, age, size, 0) for id in ("1", "2")]
             self.node.clock.advance(SWEEP_SECONDS)
@@ -377,34 +380,43 @@ class PolicingTests(ReservationCase):
         """
         A reservation that is lowered is not overused by what was relayed before.
         """
-        made = self.reserve(seconds=600)
-        self.carry(made, 75, 75)
-        self.ask("update", {"up": 300}, resource=f"/reservation/{made['id']}")
+        made = self.reserve(seconds=600, **AMOUNT)
+        self.carry(made, 7500, 7500)
+        self.ask("update", {"up": 30_000, "down": 30_000}, resource=f"/reservation/{made['id']}")
 
-        self.assertEqual([], self.carry(made, 37, 37))
+        self.assertEqual([], self.carry(made, 3700, 3700))
 
     def test_packets_that_came_late(self) -> None:
         """
         coturn updates its counts with each 2048 packets: those of a whole minute, which come at once, are no
         overuse; nor are those of a session that the node sees late.
         """
-        made = self.reserve(seconds=600)
+        made = self.reserve(seconds=600, **AMOUNT)
         user = made["iceServers"][0]["username"]
-        for up in (0, 60 * 75, 60 * 75, 120 * 75):
+        for up in (0, 60 * 7500, 60 * 7500, 120 * 7500):
             self.relay.held = [RelaySession("1", user, 0, up, 0)]
             for _ in range(12):
                 self.node.clock.advance(SWEEP_SECONDS)
-        self.relay.held = [RelaySession("2", user, 1000, 75_000, 0)]
+        self.relay.held = [RelaySession("2", user, 1000, 7_500_000, 0)]
         self.node.clock.advance(SWEEP_SECONDS)
 
         self.assertEqual([], self.client.take())
+
+    def test_reports_of_the_other_direction(self) -> None:
+        """
+        Who reserves one direction only may answer what comes: a twentieth of it, and 16 kbit/s.
+        """
+        made = self.reserve(seconds=600, up=0, down=600_000)
+
+        self.assertEqual([], self.carry(made, 5000, 5000))
+        self.assertEqual(["overuse"], [each["value"]["status"] for each in self.carry(made, 7500)])
 
     def test_switched_off(self) -> None:
         """
         With `overuse_seconds` 0 nothing is measured.
         """
-        self.node = self.make_node(overuse_seconds=0)
+        self.node = self.make_node(**ROOM, overuse_seconds=0)
         self.client = self.node.client(ANN)
-        made = self.reserve(seconds=600)
+        made = self.reserve(seconds=600, **AMOUNT)
 
-        self.assertEqual([], self.carry(made, 150, 150, 150))
+        self.assertEqual([], self.carry(made, 15000, 15000, 15000))

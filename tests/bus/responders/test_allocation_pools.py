@@ -250,8 +250,8 @@ class LeaserTests(AllocationTests):
 
     def test_a_change_of_identity_ends_no_lease(self) -> None:
         """
-        The identity counts when an address is leased: a client keeps it that logs in, or whose login ends, and
-        gets no other.
+        The identity counts when an address is leased: a client that logs in then, or whose login ends, keeps
+        it, and gets no other.
         """
         for clients, before, after in (
             ("unverified", "", "ann@example.org"),
