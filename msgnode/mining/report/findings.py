@@ -264,7 +264,7 @@ def _when(silence: Any, longest: bool) -> str:
 
 def _usual(a_minute: float) -> str:
     """
-    What a node usually gets, by the time in which that is at least one message, at most a day.
+    The usual number of messages, in the shortest time that has one at least, or in a day.
     """
     if not a_minute:
         return ""
