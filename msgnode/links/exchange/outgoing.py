@@ -126,6 +126,7 @@ class Outgoing:
             before_write,
             options,
             counts,
+            "move",
         )
         self._together: list[tuple[Message, Session]] | None = None
 
