@@ -98,3 +98,20 @@ def test_loss_of_several_is_counted(made: Read) -> None:
 
     assert 2 == made.cluster["n1"].exchange.counts["in-doubt"]
     assert [] == made.ann.take()
+
+
+def test_messages_of_one_read_wait_for_their_member(made: Read) -> None:
+    """
+    What was gathered for a member is not sent to another one, which has other sessions, when its member is
+    away for long.
+    """
+    link = frozenset(f"mn://{DOMAIN}/{name}" for name in ("n1", "n2"))
+    made.read({}, {}, {})
+    made.cluster.cut.add(link)
+
+    for _ in range(10):
+        made.cluster.clock.advance(5)
+
+    assert [f"mn://{DOMAIN}/n2"] == [to for _, to, *_ in made.cluster.wire]
+    made.cluster.cut.discard(link)
+    assert [1, 2, 3] == made.arrived(made.bob)

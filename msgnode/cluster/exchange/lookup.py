@@ -82,10 +82,16 @@ class MemberLookup:
         """
         Is it the address of one session, which this node holds, and no other member any more?
         """
-        found = self._resolve(address)
-        if len(found) != 1 or found[0].is_node or found[0].sid in self._released:
+        if not self.is_here(address):
             return False
-        return not self._directory.holders(found[0].runtime)
+        return not self._directory.holders(self._resolve(address)[0].runtime)
+
+    def is_here(self, address: str) -> bool:
+        """
+        Is it the address of one session, which this node holds?
+        """
+        found = self._resolve(address)
+        return len(found) == 1 and not found[0].is_node and found[0].sid not in self._released
 
     def is_held_elsewhere(self, address: str) -> bool:
         directory = self._directory

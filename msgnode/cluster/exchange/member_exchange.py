@@ -89,7 +89,7 @@ class MemberExchange:
         self.received, self.received_several = receiving.received, receiving.received_several
         self.copy_id = sending.copy_id
         self.outgoing = exchange.outgoing
-        self.outgoing.came_here = lookup.came_here
+        self.outgoing.came_here, self.outgoing.is_here = lookup.came_here, lookup.is_here
         self._sending = sending
         self._exchange = exchange
         exchange.members = self

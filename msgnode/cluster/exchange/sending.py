@@ -88,6 +88,7 @@ class MemberSending:
                 self._before_write,
                 self._options,
                 self._counts,
+                "wait",  # no other member has the sessions that it has
             )
         return found
 

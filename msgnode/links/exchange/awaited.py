@@ -147,21 +147,34 @@ class AwaitedAnswers:
     def answered(self, message: Message, in_place: bool = False) -> bool:
         """
         Notes a response of another node. False if it comes too late: its request was answered in its place,
-        or it is itself `in_place` of an answer that came.
+        or it is itself `in_place` of an answer that came. False, too, for a request that comes back here with
+        the session of its recipient, when its sender has been answered.
         """
-        if isinstance(message.to, str) and message.type.lower() == "response":
-            digest = digest_of((message.to, message.id, message.from_))
-            if digest in self._told or (in_place and digest in self._answered):
-                return False
-            found = self._table.pop(digest)
-            if found is not None:
-                self._deadlines.discard(digest)
-                found[0].answered(message.from_)
-                if found[0].is_moved:
-                    self._answered.add(digest)
-            if in_place:
-                self._told.add(digest)
+        if not isinstance(message.to, str):
+            return True
+        if message.type.lower() != "response":
+            if not len(self._told) or not is_awaited(message):
+                return True
+            return digest_of((message.from_, message.id, message.to)) not in self._told
+        digest = digest_of((message.to, message.id, message.from_))
+        if digest in self._told or (in_place and digest in self._answered):
+            return False
+        found = self._table.pop(digest)
+        if found is not None:
+            self._deadlines.discard(digest)
+            found[0].answered(message.from_)
+            if found[0].is_moved:
+                self._answered.add(digest)
+        if in_place:
+            self._told.add(digest)
         return True
+
+    @property
+    def has_told(self) -> bool:
+        """
+        Was any request answered in place of its recipient lately?
+        """
+        return len(self._told) > 0
 
     def told(self, sent: Sent, to: str) -> None:
         """
@@ -234,21 +247,23 @@ class AwaitedAnswers:
         """
         return self._deadlines.is_due(self._seconds())
 
-    def overdue(self) -> Iterator[tuple[Sent, str]]:
+    def overdue(self, is_here: Callable[[str], bool] = lambda address: False) -> Iterator[tuple[Sent, str]]:
         """
         Takes out requests that get no answer any more, as far as one can know, each with its address. It
-        looks at a bounded number.
+        looks at a bounded number. A request that was acknowledged follows the session of its recipient, so it
+        is here if that `is_here`.
         """
         now = self._seconds()
         for digest in self._deadlines.take(now):
             found = self._table.get(digest)
             assert found is not None, "what leaves the table has no deadline any more"
-            sent = found[0]
-            if self._is_there(sent) and now < sent.until + HELD_SECONDS:
+            sent, to = found
+            is_there = self._is_there(sent) or (sent.acknowledged_at is not None and is_here(to))
+            if is_there and now < sent.until + HELD_SECONDS:
                 self._deadlines.set(digest, now + AGAIN_SECONDS)
                 continue
             self._table.remove(digest)
-            if not self._is_there(sent):
+            if not is_there:
                 yield found
 
     def _is_there(self, sent: Sent) -> bool:

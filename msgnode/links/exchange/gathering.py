@@ -23,6 +23,7 @@ from msgnode.links.stream.streams import (
     MAX_SEVERAL_BYTES,
     SEVERAL,
     Envelope,
+    IfReplaced,
     Outcome,
     Streams,
 )
@@ -86,7 +87,7 @@ class Gathering:
 
     `may_gather`: may a message to that node be one of several? `own` is this node's domain. `is_open`: is the
     output of this turn collected, so that the batch is written at its end? `before_write` is that of the
-    journal.
+    journal. `if_replaced` is that of the streams.
     """
 
     def __init__(
@@ -102,8 +103,10 @@ class Gathering:
         before_write: Callable[[Callable[[], object]], None],
         options: ExchangeOptions,
         counts: ExchangeCounts,
+        if_replaced: IfReplaced,
     ) -> None:
         self._sending = sending
+        self._if_replaced: IfReplaced = if_replaced
         self._streams = streams
         self._network = network
         self._router = router
@@ -211,7 +214,7 @@ class Gathering:
             self._sending.lost(recall(payload), sid, outcome)
 
         try:
-            self._streams.send_several(node, envelope, payloads, ended, session.runtime, "move")
+            self._streams.send_several(node, envelope, payloads, ended, session.runtime, self._if_replaced)
         except Rejected as why:
             self._counts.note(node, why.reason, len(payloads))
             raise

@@ -84,6 +84,8 @@ class Outgoing:
         self.send_elsewhere: Callable[[Message], object] = lambda answer: None
         # Has the session with this address come here, with what was sent to it at its earlier node?
         self.came_here: Callable[[str], bool] = lambda address: False
+        # Has this node the session with this address, perhaps with another one that hands it over?
+        self.is_here: Callable[[str], bool] = lambda address: False
         self._clock = clock
         self._look: IDelayedCall | None = None
         self._look_at = 0.0
@@ -126,6 +128,7 @@ class Outgoing:
             before_write,
             options,
             counts,
+            "move",
         )
         self._together: list[tuple[Message, Session]] | None = None
 
@@ -301,10 +304,10 @@ class Outgoing:
 
     def is_expected(self, data: bytes) -> bool:
         """
-        False if a message that came with a session is an answer to a request that was answered in its place;
-        an answer is not waited for any more.
+        False if a message that came with a session is an answer to a request that was answered in its place,
+        or such a request; an answer is not waited for any more.
         """
-        if b"response" not in data:
+        if b"response" not in data and not self.awaited.has_told:
             return True
         try:
             return self.awaited.answered(recall(data))
@@ -388,7 +391,7 @@ class Outgoing:
             self._look_in(LOOK_SECONDS)
             return
         with self._cork():
-            for sent, to in self.awaited.overdue():
+            for sent, to in self.awaited.overdue(self.is_here):
                 if self.came_here(to):
                     continue  # within a node, only a client can leave a request without an answer
                 self._counts.note(sent.node, UNCONFIRMED.reason)

@@ -222,3 +222,45 @@ def test_answer_that_comes_after_the_request_was_given_up_is_too_late(world: Wor
     world.run(1)
 
     assert [504] == world.ann.codes
+
+
+def test_answer_where_the_sender_is_counts_while_the_earlier_node_hands_over(world: World) -> None:
+    """
+    A recipient that moved to the sender's node, and answers there, has answered, although the node where it
+    got the request has not ended the handover when it dies, because a third one is away.
+    """
+    world.kill(B)
+    world.run(1)
+    world.ann.ask(BOB)
+    world.run(0.1)
+    world.go(world.bob, A)
+    world.bob.answer()
+    world.run(1)
+
+    world.kill(C)
+    world.run(OVERDUE_SECONDS)
+
+    assert [200] == world.ann.codes
+
+
+def test_request_that_was_given_up_does_not_come_with_its_recipient(world: World) -> None:
+    """
+    A request whose sender was told that nothing is known of it is not delivered when it comes back to the
+    sender's node with what the recipient's earlier node hands over.
+    """
+    world.slow.add((A, C))
+    world.ann.ask(BOB)
+    world.run(0.1)
+    world.kill(C)
+    world.go(world.bob, A)
+    world.run(OVERDUE_SECONDS)
+    before = list(world.ann.codes)
+
+    world.start(C)
+    world.slow.clear()
+    world.run(10)
+    world.bob.answer()
+    world.run(1)
+
+    assert [504] == before
+    assert [504] == world.ann.codes
