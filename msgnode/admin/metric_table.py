@@ -294,6 +294,11 @@ RESOURCES = (
         lambda node: sum(each.down for each in node.reservations or ()),
     ),
     Number(
+        "relay_failures",
+        "Failed calls in a row of the TURN server's command line; 0 while it answers.",
+        lambda node: 0 if node.reservations is None else node.reservations.failures,
+    ),
+    Number(
         "draining",
         "1 while the node takes no new clients, else 0.",
         lambda node: float(node.takes_no_clients),

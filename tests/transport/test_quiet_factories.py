@@ -17,7 +17,7 @@ PLAIN = re.compile(r"(?<![\w.])(Server|Client)?Factory\.forProtocol\(")
 APART = ("msgnode.cli", "msgnode.mining")  # commands, which have no log of a node
 
 
-def subclasses(of: type) -> Iterator[type]:
+def subclasses(of: type[Factory]) -> Iterator[type[Factory]]:
     for each in of.__subclasses__():
         yield each
         yield from subclasses(each)

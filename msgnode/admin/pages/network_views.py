@@ -51,20 +51,14 @@ class NetworkViews:
             cursor = visit.query.get("cursor", "0")
             asked = self._get(visit, "addresses", prefix=prefix, limit="100", cursor=cursor)
             return asked.addCallback(lambda found: ("addresses.html", {**context, "found": found}))
-        both = gatherResults(
-            [
-                self._get(visit, "pools", limit="100"),
-                self._get(visit, "reservations", limit="100", cursor=visit.query.get("reservation", "")),
-            ],
-            consumeErrors=True,
-        )
-        both.addErrback(first_failure)
+        return Deferred.fromCoroutine(self._granted(visit, context))
 
-        def shown(found: list[Any]) -> Shown:
-            pools, reservations = found
-            return "addresses.html", {**context, "pools": pools, "reservations": reservations}
-
-        return both.addCallback(shown)
+    async def _granted(self, visit: Visit, context: dict[str, Any]) -> Shown:
+        # One after the other: few lists are made at a time, and other operators want some, too.
+        pools = await self._get(visit, "pools", limit="100")
+        cursor = visit.query.get("reservation", "")
+        reservations = await self._get(visit, "reservations", limit="100", cursor=cursor)
+        return "addresses.html", {**context, "pools": pools, "reservations": reservations}
 
     def nodes(self, visit: Visit) -> Deferred[Shown]:
         """

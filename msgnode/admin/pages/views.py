@@ -43,7 +43,11 @@ PRESETS: tuple[tuple[str, dict[str, str]], ...] = (
     ("Token ends soon", {"token_ends_in": "3600"}),
     ("Silent for an hour", {"state": "attached", "idle_over": "3600"}),
 )
-TROUBLE_LINKS = {"slow": "/sessions?state=slow&sort=-waiting_bytes", "cluster": "/nodes"}
+TROUBLE_LINKS = {
+    "slow": "/sessions?state=slow&sort=-waiting_bytes",
+    "cluster": "/nodes",
+    "relay": "/addresses",
+}
 COLUMNS = (
     ("runtime", "Session"),
     ("", "State"),

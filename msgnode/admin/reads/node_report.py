@@ -346,6 +346,11 @@ def troubles(report: NodeReport, inspector: Inspector) -> list[Trouble]:
     for back_end in report.back_ends:
         if back_end.state != "closed":
             add("warning", "back-end", f"{back_end.name} does not answer; its circuit breaker is open")
+    if node.reservations is not None and node.reservations.failures:
+        text = (
+            "the TURN server's command line does not answer: what it relays of reservations that have ended"
+        )
+        add("warning", "relay", f"{text} is not cut")
     for name, use in {**report.uses, "fds": report.fds}.items():
         if use.limit and use.used > SHARE_WARNING * use.limit:
             share = use.used / use.limit

@@ -185,6 +185,15 @@ class TakeBackTests(ReservationCase):
         self.assertIn("Error contacting the TURN server", done["details"]["relay"])
         found = self.get("reservations")
         self.assertEqual((0, 1), (found["total"], found["relay_failures"]))
+        texts = [each["text"] for each in self.get("node")["troubles"] if each["what"] == "relay"]
+        self.assertEqual(1, len(texts))
+        self.assertIn("command line does not answer", texts[0])
+
+        self.relay.refuses = False
+        self.net.advance(6)
+
+        self.assertEqual(0, self.get("reservations")["relay_failures"])
+        self.assertNotIn("relay", [each["what"] for each in self.get("node")["troubles"]])
 
     def test_it_wants_a_reason(self) -> None:
         """

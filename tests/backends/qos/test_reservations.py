@@ -4,10 +4,13 @@ Reservations of relay bandwidth at the embedded QoS broker, by messages.
 
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.backends.qos.coturn import CommandLine, RelaySession, credentials
-from msgnode.backends.qos.reservations import SWEEP_SECONDS
+from msgnode.backends.qos.reservation import Wanted
+from msgnode.backends.qos.reservations import SWEEP_SECONDS, Reservations
+from msgnode.protocol.errors import Rejected
 from tests.support.fakes import Client, MemoryNode, directory
 from tests.support.world import World
 
@@ -420,3 +423,60 @@ class PolicingTests(ReservationCase):
         made = self.reserve(seconds=600, **AMOUNT)
 
         self.assertEqual([], self.carry(made, 15000, 15000, 15000))
+
+
+class MeanwhileTests(ReservationCase):
+    """
+    A reservation that ends while a change of it is on its way to disk.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.writing: list[tuple[Deferred[Any], Any, Any]] = []
+        session = self.node.sessions.get(ANN)
+        assert session is not None
+        self.session = session
+        self.kept = Reservations(
+            self.node.config.qos,
+            self.relay,
+            self.node.sessions.get,
+            self.node.clock,
+            self.node.wall,
+            directory(self),
+            self.run_later,
+        )
+
+    def run_later(self, function: Any, *arguments: Any) -> Deferred[Any]:
+        done: Deferred[Any] = Deferred()
+        self.writing.append((done, function, arguments))
+        return done
+
+    def write(self, fails: bool = False) -> None:
+        while self.writing:
+            done, function, arguments = self.writing.pop(0)
+            if fails:
+                done.errback(OSError(28, "No space left on device"))
+                fails = False
+            else:
+                done.callback(function(*arguments))
+
+    def test_it_stays_ended_and_the_change_is_refused(self) -> None:
+        """
+        Whether the change could be written or not.
+        """
+        for fails, code in ((False, 404), (True, 503)):
+            made = Deferred.fromCoroutine(self.kept.create(self.session, Wanted(100, 100, 60), "call", [ANN]))
+            self.write()
+            found = self.successResultOf(made)
+            changed = Deferred.fromCoroutine(self.kept.update(found, self.session, Wanted(200, 200, 90)))
+            current = self.kept.find(found.id)
+            assert current is not None
+            taken = Deferred.fromCoroutine(self.kept.take_back(current))
+
+            self.write(fails)
+
+            self.assertEqual("", self.successResultOf(taken))
+            self.assertEqual(code, self.failureResultOf(changed, Rejected).value.code)
+            self.assertEqual(0, len(self.kept))
+        self.node.clock.advance(91)
+        self.assertEqual({"up": 1000, "down": 2000}, self.kept.left())
