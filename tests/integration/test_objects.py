@@ -168,8 +168,7 @@ def test_keeper_killed_while_an_observer_catches_up() -> None:
     The member that keeps an object is killed while an observer at another one catches up: the subscription
     goes on when it is back, without a gap and without a double.
     """
-    named = f'members = ["mn://{DOMAIN}/n1", "mn://{DOMAIN}/n2"]\n'
-    more = f'{named}[objects]\nkeep = ["comm://{DOMAIN}/rooms/*"]\n'
+    more = f'members = ["n1", "n2"]\n[objects]\nkeep = ["comm://{DOMAIN}/rooms/*"]\n'
     with members(more=more) as (first, second):
         reporter, observer = first.client("reporter"), first.client("observer")
         room = next(

@@ -329,7 +329,8 @@ class ObjectJournal:
         Notes what was written from this place on.
         """
         written = 0
-        last, added = None, []  # the objects of successive entries
+        last: ObjectIndex | None = None
+        added: list[ObjectIndex] = []  # the objects of successive entries
         for (index, kind, version, _, _), record in zip(buffer, records, strict=True):
             length = len(record)
             if kind <= ENTRY:
