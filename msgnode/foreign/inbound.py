@@ -22,6 +22,7 @@ from msgnode.protocol.address import TOPICS, Domain
 from msgnode.protocol.errors import FAILED, Blocked, Malformed, NoRoute, Rejected, failure_code
 from msgnode.protocol.message import NO_TOKEN, Message, decode
 from msgnode.protocol.token_redaction import may_hold_token, redacted, without_secrets
+from msgnode.sessions.access.asserted_identity import with_asserted_identity
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
 from msgnode.structures.log_limits import FailureLog, StrangerLog, printable
@@ -151,9 +152,9 @@ class Inbound:
         if may_hold_token(message.data) or message.token is not NO_TOKEN:
             message = redacted(message)
             message.origin = origin
-        stamp = self._node.ingress.stamp_identity
-        if stamp is not None:
-            message = decode(stamp(message, self._session), origin)
+        without_identity = with_asserted_identity(message, self._session)  # the session of a stub has none
+        if without_identity is not message.data:
+            message = decode(without_identity, origin)
         message.received_at = time_ns()
         return message
 

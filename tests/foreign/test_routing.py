@@ -249,6 +249,16 @@ class ReceivingTests(ForeignCase):
         stub.say(from_="user://b.example/bob@a.example", to=f"{self.ann.runtime}/x")
         self.assertEqual(1, len(self.ann.take()))
 
+    def test_stub_asserts_no_identity(self) -> None:
+        """
+        An identity that only this node may assert is removed, also where clients do not log in.
+        """
+        stub = self.live()
+
+        stub.say(to=f"{self.ann.runtime}/x", body={"assertedIdentity": {"user": "root"}, "a": 1})
+
+        self.assertEqual([{"a": 1}], [message["body"] for message in self.ann.take()])
+
     def test_stub_does_not_answer_for_another_domain(self) -> None:
         """
         Two domains are asked with one id: neither can answer, or confirm a subscription, for the other.

@@ -170,7 +170,9 @@ class CatchUps:
         return first.addCallback(self._answered, catching).addErrback(self._refused, catching)
 
     def _answered(self, page: Page, catching: CatchUp) -> Message:
-        missed, most = page.version - max(catching.last, page.oldest - 1), self._most()
+        after, most = max(catching.last, page.oldest - 1), self._most()
+        gone = sum(gap.last - max(gap.first - 1, after) for gap in page.missing if gap.last > after)
+        missed = page.version - after - gone
         if catching.last > page.version:
             raise Rejected(
                 f"{catching.object} has versions up to {page.version}, not {catching.last}"[:400], 404

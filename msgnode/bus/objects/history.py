@@ -1,8 +1,9 @@
 """
 The history of kept objects: the object as it was, or its changes.
 
-Readers are those who may subscribe to the changes of the object; each message is shown as the policies at
-`out` would show it to them now.
+Readers are those who may subscribe to the changes of the object. A child is shown to those who may subscribe
+to the addresses at which it was published, and each message as the policies at `out` would show it to them
+now.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,7 +41,9 @@ DECIDED_STEP = 20  # if policies decide on each
 MAX_DECIDED = 10_000  # entries from which an object is reduced for a reader, if policies decide on each
 
 _pages = msgspec.json.Decoder(Page)
+_states = msgspec.json.Decoder(AsItWas)
 Shown = Callable[[bytes], bytes | None]
+Permitted = Callable[[str], bool]
 
 
 class History:
@@ -67,10 +70,13 @@ class History:
         keeper = self.keeper(object)
         if keeper and self.ask is not None:
             return self._ask_keeper(keeper, object, request, message, session)
+        permitted = self._permitted(object, message, session)
         if request.at is not None:
-            found: Deferred[Any] = self._at(self._index(object), request.at, session)
+            shown = self._shown(session, permitted) if self._is_outward else None
+            found: Deferred[Any] = self._at(self._index(object), request.at, shown)
+            found.addCallback(_without_channels, permitted)
         else:
-            found = self.page(object, request, self._shown(session))
+            found = self.page(object, request, self._shown(session, permitted))
         return found.addCallback(lambda value: message.reply({"code": 200, "value": value}))
 
     def answer_member(self, object: str, message: Message) -> Deferred[Message]:
@@ -87,7 +93,7 @@ class History:
         def read() -> Deferred[Any]:
             request = read_request(message)
             if request.at is not None:
-                return self._at(self._index(object), request.at, None)
+                return self._at(self._index(object), request.at)
             return self.page(object, request)
 
         answered = maybeDeferred(read).addCallback(lambda value: message.reply({"code": 200, "value": value}))
@@ -97,14 +103,17 @@ class History:
         self, keeper: str, object: str, request: HistoryRequest, message: Message, session: Session
     ) -> Deferred[Message]:
         assert self.ask is not None
-        shown = self._shown(session)
-        if request.at is not None and shown is not None:
+        if request.at is not None and self._is_outward:
             raise NotOffered("where policies decide on each message, read the changes of the object")
+        permitted = self._permitted(object, message, session)
+        shown = self._shown(session, permitted)
 
         def answer(found: Message) -> Message:
-            value = msgspec.Raw(part(bytes(found.body), "value") or b"null")
-            if shown is not None:
-                return message.reply({"code": 200, "value": _as_shown(value, shown)})
+            value: Any = msgspec.Raw(part(bytes(found.body), "value") or b"null")
+            if request.at is not None:
+                value = _without_channels(_states.decode(value), permitted)
+            elif shown is not None:
+                value = _as_shown(value, shown)
             return message.reply({"code": 200, "value": value})
 
         return self.ask(keeper, object, message, session).addCallback(answer)
@@ -116,22 +125,57 @@ class History:
         return index
 
     def _check_reader(self, object: str, message: Message, session: Session) -> None:
+        self._check_channel(object + CHANGES, message, session)
+
+    def _check_channel(self, channel: str, message: Message, session: Session) -> None:
+        """
+        Raises Blocked, unless the session may subscribe to this address.
+        """
         policy = self._policy()
         if policy is not None:
             topic = copy(message)
-            topic.to = object + CHANGES
+            topic.type, topic.to = "subscribe", channel
             policy.check(SUBSCRIBE, topic, session)
 
-    def _shown(self, session: Session) -> Shown | None:
+    @property
+    def _is_outward(self) -> bool:
+        policy = self._policy()
+        return policy is not None and policy.outward
+
+    def _permitted(self, object: str, message: Message, session: Session) -> Permitted | None:
+        """
+        A function that decides whether the reader may subscribe to an address; None if anybody may.
+        """
+        if self._policy() is None:
+            return None
+        decided = {object + CHANGES: True}  # as _check_reader has found
+
+        def permitted(channel: str) -> bool:
+            if channel not in decided:
+                try:
+                    self._check_channel(channel, message, session)
+                    decided[channel] = True
+                except Blocked:
+                    decided[channel] = False
+            return decided[channel]
+
+        return permitted
+
+    def _shown(self, session: Session, permitted: Permitted | None) -> Shown | None:
         """
         A function for what the policies show the session of a message; None if they show all.
         """
         policy = self._policy()
-        if policy is None or not policy.outward:
+        if policy is None or permitted is None:
             return None
+        outward = policy.outward
 
         def shown(data: bytes) -> bytes | None:
             message = recall(data)
+            if not isinstance(message.to, str) or not permitted(message.to):
+                return None
+            if not outward:
+                return data
             try:
                 policy.check(OUT, message, session)
             except Blocked:
@@ -211,9 +255,8 @@ class History:
 
     # -- the object as it was ------------------------------------------------------------
 
-    def _at(self, index: ObjectIndex, at: Point, session: Session | None) -> Deferred[AsItWas]:
+    def _at(self, index: ObjectIndex, at: Point, shown: Shown | None = None) -> Deferred[AsItWas]:
         version = self._version(index, at)
-        shown = self._shown(session) if session is not None else None
         made: list[Reduction] = []
         if shown is not None and len(index) > MAX_DECIDED:
             text = f"policies decide on each message of {index.address}, and it has more than {MAX_DECIDED}"
@@ -259,6 +302,17 @@ def _as_shown(value: msgspec.Raw, shown: Shown) -> Page:
     ]
     page.hidden = len(kept) - len(page.changes)
     return page
+
+
+def _without_channels(found: AsItWas, permitted: Permitted | None) -> AsItWas:
+    """
+    The children that the reader may see, without the addresses at which they were published.
+    """
+    for key, child in list(found.children.items()):
+        channels = child.pop("channels", ())
+        if permitted is not None and not all(map(permitted, channels)):
+            del found.children[key]
+    return found
 
 
 def _missing(gaps: list[Gap]) -> list[Missing]:

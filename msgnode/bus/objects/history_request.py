@@ -70,9 +70,9 @@ def _number(value: Any) -> Any:
 
 def micros_of(point: datetime) -> int:
     """
-    The time in microseconds since 1970.
+    The time in microseconds since 1970, before which nothing was.
     """
-    return int(point.timestamp() * 1_000_000)
+    return max(int(point.timestamp() * 1_000_000), 0)
 
 
 def time_text(micros: int) -> str:

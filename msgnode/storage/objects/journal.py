@@ -28,7 +28,7 @@ from msgnode.storage.objects.records import (
     packed,
     unpacked,
 )
-from msgnode.storage.objects.reduction import Reduction
+from msgnode.storage.objects.reduction import Reduction, creator_of
 from msgnode.storage.objects.segments import UNSURE, Segments
 
 log = Logger()
@@ -112,11 +112,15 @@ class ObjectJournal:
         known: dict[bytes, ObjectIndex] = {}
         damaged_at: set[str] = set()  # objects that had no entry since the last damage
         unsure: set[str] = set()  # objects of which it is not known how many versions they had
+        any_lost = False  # may an object be lost of which nothing is left?
         for segment, found in self.segments.open():
             if found is None:
                 self.counts.damaged += 1
                 damaged_at = set(self._objects)
+                any_lost = True
                 continue
+            if found.kind == FLOOR:
+                any_lost = False  # this floor was written after the damage was seen
             index = self._recover(segment, found, known)
             if index is not None:
                 damaged_at.discard(index.address)
@@ -129,6 +133,8 @@ class ObjectJournal:
         self.micros = max(self.segments.newest.values(), default=0)  # the clock may have been set back
         if self._unsure.exists():
             unsure |= self._objects.keys()
+        if any_lost:
+            self.floor = max([self.floor, *(index.version for index in self._objects.values())]) + JUMP
         for address in damaged_at | unsure:
             self._jump(self._objects[address], DAMAGED if address in damaged_at else DISK)
         if self.counts.damaged:
@@ -148,7 +154,7 @@ class ObjectJournal:
         index = known.get(found.address)
         if index is None or found.kind == BEGIN:
             floor = version if found.kind == SNAPSHOT else version - 1
-            creator = self._creator(place) if found.kind == BEGIN else ""
+            creator = self._creator(place)
             index = self._add(ObjectIndex(found.address.decode(), floor, creator))
             index.is_whole = found.kind == BEGIN
             known[found.address] = index
@@ -156,11 +162,21 @@ class ObjectJournal:
             index.add(version, place, found.length)
         elif found.kind == SNAPSHOT:
             index.add_snapshot(Snapshot(version, place, found.length))
+            if not index.creator and (creator := self._creator(place)):
+                self._forget(index)
+                index.creator = creator
+                self._add(index)
         return index
 
     def _creator(self, place: int) -> str:
+        """
+        Who created the object whose first record this is; "" if that is not known any more.
+        """
         try:
-            return unpacked(self.segments.read(place)).data.decode()
+            record = unpacked(self.segments.read(place))
+            if record.kind == SNAPSHOT:
+                return creator_of(record.data)
+            return record.data.decode() if record.kind == BEGIN else ""
         except (Damaged, ValueError):
             return ""
 
@@ -544,6 +560,7 @@ class ObjectJournal:
             self._write_snapshot(index, version, made[0])
 
     def _write_snapshot(self, index: ObjectIndex, version: int, reduction: Reduction) -> None:
+        reduction.state.creator = index.creator
         self._buffer.append((index, SNAPSHOT, version, self._now(), reduction.encoded()))
         self.flush()
 

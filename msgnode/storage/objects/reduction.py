@@ -16,6 +16,7 @@ from msgnode.storage.objects.object_index import Gap
 
 MAX_PATH = 64  # segments of an attribute
 MAX_LISTED = 100  # versions that could not be applied, and gaps, that a state lists
+MAX_CHANNELS = 8  # addresses at which one child is published
 CHECK_TIMES = 4  # times the limit that is applied before the size is computed again
 
 
@@ -24,7 +25,8 @@ class ReducedObject(msgspec.Struct, omit_defaults=True):
     An object as it was at a version.
 
     `skipped` has the versions of messages that could not be applied, `missing` those that the journal does
-    not have. `too_large`: the object was larger than the node reduces, since that version.
+    not have. `too_large`: the object was larger than the node reduces, since that version. `creator` is known
+    in a snapshot only, which may be the first record that is left of the object.
     """
 
     version: int = 0
@@ -35,9 +37,22 @@ class ReducedObject(msgspec.Struct, omit_defaults=True):
     skipped: list[int] = []
     missing: list[Gap] = []
     too_large: int = 0
+    creator: str = ""
+
+
+class _Created(msgspec.Struct):
+    creator: str = ""
 
 
 _decoder = msgspec.json.Decoder(ReducedObject)
+_created = msgspec.json.Decoder(_Created)
+
+
+def creator_of(state: bytes) -> str:
+    """
+    Who created the object of a snapshot. ValueError (msgspec.DecodeError) if it cannot be decoded.
+    """
+    return _created.decode(state).creator
 
 
 class Body(msgspec.Struct):
@@ -164,15 +179,23 @@ class Reduction:
         if kind == "delete":
             children.pop(key, None)
             return
-        if kind == "create" or key not in children:
-            children.pop(key, None)
-            children[key] = {"value": None, "from": message.from_}
-        child = children[key]
-        child["version"], child["time"] = version, micros
-        if kind == "create":
-            child["value"] = body.value
-        else:
-            child["value"] = _updated(child["value"], body)
+        before = children.get(key, {}) if kind != "create" else {}
+        value = body.value if kind == "create" else _updated(before.get("value"), body)
+        channels = before.get("channels", [])
+        if message.to not in channels:
+            channels = [*channels, message.to]
+        if len(channels) > MAX_CHANNELS:
+            raise CannotApply
+        from_ = before.get("from", message.from_)
+        if not before:
+            children.pop(key, None)  # a new one comes last
+        children[key] = {
+            "value": value,
+            "from": from_,
+            "version": version,
+            "time": micros,
+            "channels": channels,
+        }
 
 
 def _updated(before: Any, body: Body) -> Any:

@@ -2,6 +2,7 @@
 Subscribing with `since`: what was missed, in order, then what comes now.
 """
 
+from pathlib import Path
 from typing import Any
 
 from tests.support.kept_objects import CHANGES, CHILDREN, OBJECT, KeptCase
@@ -43,6 +44,23 @@ class CatchUpTests(KeptCase):
 
         self.assertEqual([{"code": 200, "version": 0}], [message["body"] for message in before])
         self.assertEqual([{"code": 200, "version": 1}], [message["body"] for message in again])
+
+    def test_versions_that_were_left_out_were_not_missed(self) -> None:
+        """
+        After damage a million versions are left out, and a subscriber catches up with what there is.
+        """
+        self.publish(value=1)
+        self.publish("comm://example.org/rooms/2/changes", value=2222)
+        self.journal.close()
+        (segment,) = Path(self.directory, "objects").glob("objects-*.seg")
+        segment.write_bytes(segment.read_bytes().replace(b"2222", b"2223"))
+        self.start()
+        self.publish(value=3)
+
+        answer, *missed = self.subscribe_since(1)
+
+        self.assertEqual((200, "damaged"), (answer["body"]["code"], answer["body"]["missing"][0]["why"]))
+        self.assertEqual([3], [message["body"]["value"] for message in missed])
 
     def test_publications_while_it_catches_up(self) -> None:
         """

@@ -347,6 +347,46 @@ class PolicyTests(KeptCase):
         self.assertEqual("open", state["value"])
         self.assertEqual(["open"], [message["body"]["value"] for message in replayed])
 
+    def test_children_that_a_reader_may_not_subscribe_to(self) -> None:
+        """
+        A child whose address the reader may not subscribe to is in no answer, also if its message gives it
+        another name; children that he may subscribe to are there.
+        """
+        self.publish(value=1)
+        self.publish(f"{CHILDREN}open", "create", value="hello")
+        self.publish(f"{CHILDREN}kid", "create", value="secret")
+        self.publish(f"{CHILDREN}kid", "create", value="secret", resource="shown")
+        self.enforce(
+            rule("deny", {"direction": {"equals": "subscribe"}, "msgTo": {"equals": f"{CHILDREN}kid"}}),
+            rule("permit"),
+        )
+
+        changes, state, before = self.read(), self.read(at=4), self.read(at=2)
+
+        self.assertEqual(([1, 2], 2), (versions(changes), changes["value"]["hidden"]))
+        self.assertEqual(["open"], list(state["value"]["children"]))
+        self.assertEqual("hello", before["value"]["children"]["open"]["value"])
+        self.assertNotIn("secret", str((changes, state)))
+
+    def test_a_child_that_was_changed_at_two_addresses(self) -> None:
+        """
+        Its reader may subscribe to both; the answer does not name them. (No rule is for egress.)
+        """
+        self.publish(f"{CHILDREN}a", "create", value={"x": 1}, resource="one")
+        self.publish(f"{CHILDREN}b", "update", value="secret", resource="one", attribute="y")
+        permitted = self.read(at=2)["value"]
+        self.enforce(
+            rule("deny", {"actionType": {"equals": "subscribe"}, "msgTo": {"equals": f"{CHILDREN}b"}}),
+            rule("permit"),
+        )
+        self.assertFalse(self.node.enforcement.outward)
+
+        hidden = self.read(at=2)["value"]
+
+        self.assertEqual({"x": 1, "y": "secret"}, permitted["children"]["one"]["value"])
+        self.assertNotIn("channels", permitted["children"]["one"])
+        self.assertEqual({}, hidden["children"])
+
 
 class AddressTests(KeptCase):
     def test_only_the_history_itself(self) -> None:

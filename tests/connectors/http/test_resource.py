@@ -81,6 +81,7 @@ class MethodTests(ResourceCase):
             ("POST", "create", {"value": 1.50}),
             ("PUT", "update", {"value": {"state": "on"}}),
             ("PATCH", "update", change),
+            ("PATCH", "update", {"attribute": "state", "operation": "remove"}),
             ("DELETE", "delete", None),
         ):
             response, [asked] = self.exchange((method, LAMP, body), {"code": 200, "value": 1})
@@ -219,6 +220,7 @@ class BadRequestTests(ResourceCase):
             ("PUT", LAMP, b"{", 400, "not JSON"),
             ("PUT", LAMP, b'{},"to":"mn:/session"', 400, "not JSON"),
             ("PATCH", LAMP, {"state": "on"}, 400, "one attribute"),
+            ("PATCH", LAMP, {"attribute": "state"}, 400, "one attribute"),
             ("POST", "mn:/session", {}, 400, "/ws or /poll"),
             ("BREW", LAMP, None, 405, "GET, HEAD, POST, PUT, PATCH, DELETE"),
         ):

@@ -182,6 +182,25 @@ class RestartTests(JournalCase):
         self.assertEqual(JUMP + 2, self.write(4))
         self.assertEqual([Gap(2, JUMP + 1, "damaged")], self.gaps())
 
+    def test_object_of_which_nothing_is_left(self) -> None:
+        """
+        After damage an object that nobody knows any more does not begin with versions that it may have given;
+        the next start leaves out no more.
+        """
+        self.write(11111)
+        self.write(2, OTHER)
+        self.write(3, OTHER)
+        data = bytearray(self.segment().read_bytes())
+        data[1] ^= 1
+        self.segment().write_bytes(data)
+
+        self.reopen()
+        first = self.write(4, OTHER)
+        self.reopen()
+
+        self.assertGreater(first, JUMP)
+        self.assertEqual(first, self.write(5, "comm://example.org/rooms/3"))
+
     def test_damaged_length(self) -> None:
         """
         A record whose length is damaged hides nothing behind it, however long it seems to be.
@@ -495,6 +514,22 @@ class RetentionTests(JournalCase):
         self.assertEqual((False, [False, True, True]), (before, after))
         self.assertEqual(1, self.journal.counts.refused)
         self.assertTrue(self.journal.may_begin("ann"))
+
+    def test_creator_of_an_object_whose_first_messages_are_removed(self) -> None:
+        """
+        The snapshot that takes their place knows him, also after a start.
+        """
+        self.reopen(segment_bytes=2000)
+        self.options.keep_bytes = 6000
+        self.journal.record(OBJECT, self.journal.next_version(OBJECT), b"{}", "create", False, "ann")
+        self.fill(100)
+        self.expire()
+        self.assertGreater(self.journal.index(OBJECT).oldest, 1)
+
+        self.reopen(segment_bytes=2000)
+
+        self.options.max_objects_per_creator = 1
+        self.assertEqual((False, True), (self.journal.may_begin("ann"), self.journal.may_begin("bob")))
 
     def test_creators_that_are_not_known(self) -> None:
         """

@@ -63,7 +63,7 @@ class Accepted(msgspec.Struct):
 
 class AttributeChange(msgspec.Struct):
     """
-    An update of one attribute.
+    An update of one attribute. `operation` `remove` needs no value.
     """
 
     attribute: Annotated[str, Meta(min_length=1)]

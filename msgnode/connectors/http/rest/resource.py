@@ -9,7 +9,7 @@ from secrets import randbits
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 from twisted.internet.interfaces import IReactorTime
 from twisted.web.resource import Resource
 from twisted.web.server import Request
@@ -173,12 +173,14 @@ class _Attribute(msgspec.Struct):
     """
 
     attribute: str
-    value: Raw
+    value: Raw | UnsetType = UNSET
+    operation: Any = None
 
 
 def _names_attribute(body: bytes) -> bool:
     try:
-        return bool(msgspec.json.decode(body or b"{}", type=_Attribute).attribute)
+        change = msgspec.json.decode(body or b"{}", type=_Attribute)
+        return bool(change.attribute) and (change.value is not UNSET or change.operation == "remove")
     except (msgspec.DecodeError, RecursionError):
         return False
 
