@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from msgnode.config.federation import Peer, pin_hash
-from msgnode.config.sections import Bytes, Count, Fraction, OrOff, Positive, Seconds, Section
+from msgnode.config.sections import Bytes, Count, OrOff, Positive, Seconds, Section, Share
 
 AcceptStubs = Literal["none", "listed", "any"]
 Connector = Literal["registry", "global_registry", "idm", "qos"]
@@ -65,13 +65,13 @@ class ForeignOptions(Section):
     rate_messages: Count = 1000
     rate_bytes: Count = 1024 * 1024
     hang_seconds: Positive = 10.0
-    cpu_share: Fraction = 0.8
+    cpu_share: Share = 0.8
     max_sockets: Count = 8
     max_requests: Count = 8
-    connections_per_second: Positive = 1.0
-    requests_per_second: Positive = 20.0
-    statuses_per_second: Positive = 5.0
-    log_lines_per_second: Positive = 5.0
+    connections_per_second: Count = 1
+    requests_per_second: Count = 20
+    statuses_per_second: Count = 5
+    log_lines_per_second: Count = 5
     queue_messages: Count = 1000
     queue_bytes: Bytes = 8 * 1024 * 1024
     max_wait_seconds: Positive = 300.0

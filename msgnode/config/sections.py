@@ -14,7 +14,6 @@ Factor = Annotated[float, Meta(ge=1, le=1000)]
 Bytes = Annotated[int, Meta(ge=1)]
 OrOff = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
-Fraction = Annotated[float, Meta(gt=0, le=1)]
 
 
 class Section(Struct, forbid_unknown_fields=True, kw_only=True):

@@ -22,7 +22,11 @@ from tests.support.back_ends import Memory
 
 BASE = "https://catalogue.b.example/.well-known/protocolstub/default"
 ELSEWHERE = "https://catalogue.b.example/.well-known/sourcepackage/1"
-ENTRY = {"version": 3, "configuration": {"url": "wss://x"}, "sourcePackage": {"sourceCode": "code"}}
+ENTRY: dict[str, Any] = {
+    "version": 3,
+    "configuration": {"url": "wss://x"},
+    "sourcePackage": {"sourceCode": "code"},
+}
 
 
 class MemoryDownload(Download):
@@ -82,7 +86,8 @@ class CatalogueTests(SynchronousTestCase):
         self.assertIs(kept, self.successResultOf(self.fetch(kept, version=b"3\n", post=ENTRY)))
         self.assertEqual([("GET", f"{BASE}/version", None)], self.download.asked)
         changed = {**ENTRY, "version": "4", "sourcePackage": {"sourceCode": "new"}}
-        for version in ({"version": b"4"}, {}):
+        answers: tuple[dict[str, Any], ...] = ({"version": b"4"}, {})
+        for version in answers:
             found = self.successResultOf(self.fetch(kept, post=changed, **version))
 
             self.assertEqual((b"new", "4"), (found.code, found.version))
@@ -92,14 +97,15 @@ class CatalogueTests(SynchronousTestCase):
         The code is a text, or base64; its package an object, a text of JSON, or at a URL of the domain.
         """
         base64 = {"sourceCode": b64encode(b"code").decode(), "encoding": "base64"}
-        for entry, more in (
+        cases: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
             (ENTRY, {}),
             ({"sourcePackage": base64}, {}),
             ({"sourcePackage": json.dumps(base64)}, {}),
             ({"sourcePackageURL": "/sourcePackage"}, {"sourcePackage": base64}),
             ({"sourcePackageURL": ELSEWHERE}, {"elsewhere": base64}),
             ({"sourcePackageURL": ELSEWHERE.replace("https", "hyperty-catalogue")}, {"elsewhere": base64}),
-        ):
+        )
+        for entry, more in cases:
             code = self.successResultOf(self.fetch(post=entry, **more))
 
             self.assertEqual(b"code", code.check(100, "").code)

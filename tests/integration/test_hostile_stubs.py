@@ -15,7 +15,8 @@ from tests.integration.sandboxed import SAY_LIVE, Sandboxed, Sandboxes, is_gone,
 
 # Endings that take a while; all of them are started at once. Each has only the limit that it is to reach, for
 # on a machine with much else to do the others may come first.
-HANGS, NOT_LIVE, SMALL = {"hang_seconds": 2.0}, {"live_seconds": 2.0}, {"memory_bytes": 96 * 1024 * 1024}
+HANGS, NOT_LIVE = {"hang_seconds": 2.0}, {"live_seconds": 2.0}
+SMALL: dict[str, float] = {"memory_bytes": 96 * 1024 * 1024}
 HANG, LATE = "did not answer within 2 s", "was not live within 2 s"
 ENDLESS: dict[str, tuple[str, str, dict[str, float]]] = {
     "an endless loop": (f"{SAY_LIVE} setTimeout(() => {{ for (;;); }}, 100);", HANG, HANGS),

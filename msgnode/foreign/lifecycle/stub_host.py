@@ -17,7 +17,7 @@ LIMITS = (
 class StubLimits(Struct, frozen=True):
     """
     Bounds of one stub's process; `live_seconds`: how long it may take until it says `live`, `hang_seconds`:
-    until it answers a ping. `cpu_share` is that of one core. Sockets and requests are those at once.
+    until it answers a ping. `cpu_share` is that of one core, 0: any. Sockets and requests are those at once.
     """
 
     memory_bytes: int
@@ -29,10 +29,10 @@ class StubLimits(Struct, frozen=True):
     cpu_share: float = 0.8
     sockets: int = 8
     requests: int = 8
-    connections_per_second: float = 1.0
-    requests_per_second: float = 20.0
-    statuses_per_second: float = 5.0
-    log_lines_per_second: float = 5.0
+    connections_per_second: int = 1
+    requests_per_second: int = 20
+    statuses_per_second: int = 5
+    log_lines_per_second: int = 5
 
 
 class StubStart(Struct, frozen=True):

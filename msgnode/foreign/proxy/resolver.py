@@ -76,8 +76,10 @@ class _Share:
         self._bounded = bounded
         self._owner = owner
 
-    def resolveHostName(self, receiver: IResolutionReceiver, name: str, *rest: Any, **more: Any) -> Any:
-        return self._bounded.resolve(self._owner, receiver, name, *rest, **more)
+    def resolveHostName(
+        self, resolutionReceiver: IResolutionReceiver, hostName: str, *rest: Any, **more: Any
+    ) -> Any:
+        return self._bounded.resolve(self._owner, resolutionReceiver, hostName, *rest, **more)
 
 
 @implementer(IResolutionReceiver, IHostResolution)

@@ -188,7 +188,7 @@ class StubNetwork:
             if len(self._requests) >= self._limits.requests:
                 raise NotPermitted(f"a stub has at most {self._limits.requests} requests at once", "requests")
             if not self._fetching.take():
-                text = f"a stub may make {self._limits.requests_per_second:g} requests in a second"
+                text = f"a stub may make {self._limits.requests_per_second} requests in a second"
                 raise NotPermitted(text, "request-rate")
             if self._incoming.wait():
                 text = f"a stub gets {self._limits.output_bytes_per_second} bytes in a second"

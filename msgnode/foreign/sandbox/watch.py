@@ -81,6 +81,8 @@ class Watch:
         return f"did not answer within {most:g} s" if self._silent > most else ""
 
     def _uses_too_much(self) -> str:
+        if not self._cpu_share:
+            return ""
         try:
             ticks = self._stat.read_text().rpartition(")")[2].split()[11:13]
         except (OSError, ValueError, IndexError):
