@@ -2,11 +2,14 @@
 One Spark for all tests of a run, started by the first that asks for it.
 """
 
+import fcntl
 import importlib.util
+import json
 import os
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -61,12 +64,21 @@ def spark():
 def mined_log(spark, tmp_path_factory):
     """
     A directory with 300 lines in `logs`, of which 4 are invalid, mined with a key and a policy to `out`; and
-    what the command said.
+    what the command said. Processes that share the tests mine it once.
     """
     from msgnode.cli.main import main
     from tests.mining.rows import MINED_LOG_OPTIONS
 
-    directory = tmp_path_factory.mktemp("mined")
-    generate(directory / "logs", 300, 3, 1, 1, hours=4)
-    arguments = ["mine", directory / "logs", "--out", directory / "out", *MINED_LOG_OPTIONS]
-    return directory, CliRunner().invoke(main, [*map(str, arguments)], catch_exceptions=False)
+    base = tmp_path_factory.getbasetemp()
+    directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "mined_log"
+    directory.mkdir(exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        said = directory / "said.json"
+        if not said.exists():
+            generate(directory / "logs", 300, 3, 1, 1, hours=4)
+            arguments = ["mine", directory / "logs", "--out", directory / "out", *MINED_LOG_OPTIONS]
+            done = CliRunner().invoke(main, [*map(str, arguments)], catch_exceptions=False)
+            said.write_text(json.dumps([done.exit_code, done.stdout, done.stderr]))
+    code, out, err = json.loads(said.read_text())
+    return directory, SimpleNamespace(exit_code=code, stdout=out, stderr=err)

@@ -13,7 +13,6 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from msgnode.mining.analyses import exchanges, session_lifetimes
 from msgnode.mining.analyses.analysis import Analysis, Source
 from msgnode.mining.analyses.columns import count_where
-from msgnode.mining.execution.gathering import in_parallel
 from msgnode.mining.pipeline.checkpoint import Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Tail
 from msgnode.mining.pipeline.delta import transaction
@@ -97,11 +96,8 @@ class Batches:
         """
         sources = self._sources(batches, None)
         self._say("summing up")
-
-        def sum_up(question: Analysis) -> None:
-            self._output.write(question.summarise(sources[question.of]), f"parts/{question.name}", number)
-
-        in_parallel(sum_up, self._kept())
+        found = {question.name: question.summarise(sources[question.of]) for question in self._kept()}
+        self._output.write_parts(found, number, sum(batch.bytes for batch in batches))
 
     def _sources(self, batches: list[Batch], last: Batch | None) -> dict[Source, DataFrame]:
         """
@@ -159,20 +155,20 @@ class Batches:
         for name, number in named:
             self._output.delete_days(f"{name}/batch={number}", date(since))
 
-    def merge(self, number: int, parts: list[Part]) -> None:
+    def merge(self, number: int, parts: list[Part], batches: list[Batch]) -> None:
         """
-        Merge several parts into one.
+        Merge several parts into one; `batches` are those that they sum up.
         """
         self._say(f"merging the sums of {parts[-1].end - parts[0].begin:,} hours")
 
-        def merge(question: Analysis) -> None:
+        def folded(question: Analysis) -> DataFrame:
             rows = self._parts(question, parts)
-            folded = rows if question.fold is None else question.fold(rows)
+            rows = rows if question.fold is None else question.fold(rows)
             # As few files as make sense, whatever the number of cores.
-            folded = folded if self._in_one else folded.hint("rebalance")
-            self._output.write(folded, f"parts/{question.name}", number)
+            return rows if self._in_one else rows.hint("rebalance")
 
-        in_parallel(merge, self._kept())
+        found = {question.name: folded(question) for question in self._kept()}
+        self._output.write_parts(found, number, sum(batch.bytes for batch in batches))
 
     def answer(self, question: Analysis, checkpoint: Checkpoint) -> DataFrame:
         """

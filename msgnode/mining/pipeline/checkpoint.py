@@ -131,6 +131,12 @@ class Checkpoint:
                 return equal[: len(equal) - most // 2]
         return []
 
+    def batches_of(self, parts: list[Part]) -> list[Batch]:
+        """
+        The batches that these parts, which follow each other, sum up.
+        """
+        return [batch for batch in self.batches if parts[0].begin <= batch.begin < parts[-1].end]
+
     def merge(self, parts: list[Part]) -> Part:
         """
         Replace these parts by one with the next number.

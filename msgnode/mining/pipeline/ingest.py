@@ -124,7 +124,7 @@ class Ingest:
             self._batches.merge_batches(one, batches)
             checkpoint.replace_batches(batches, one)
         while parts := checkpoint.parts_to_merge(self._most):
-            self._batches.merge(checkpoint.next, parts)
+            self._batches.merge(checkpoint.next, parts, checkpoint.batches_of(parts))
             checkpoint.merge(parts)
 
     def _forget(self, checkpoint: Checkpoint) -> None:
@@ -134,7 +134,7 @@ class Ingest:
         for batch in checkpoint.forget(checkpoint.since):
             self._batches.recount(batch)
         for part in [part for part in checkpoint.parts if part.begin < checkpoint.since]:
-            self._batches.merge(checkpoint.next, [part])
+            self._batches.merge(checkpoint.next, [part], checkpoint.batches_of([part]))
             checkpoint.merge([part])
         self._output.save(checkpoint)  # what it does not name any more is deleted now
         self._batches.delete_days(checkpoint.batches[0], checkpoint.since)

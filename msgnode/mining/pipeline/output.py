@@ -31,6 +31,7 @@ CHECKPOINT = "_checkpoint.json"
 _BY_BATCH = ("exchanges", "lives")
 _BY_PIECE = ("lines", "_bad")
 TAILS = "_tails"  # copies of what was appended to files, while it is read
+FEW_BYTES = 8 * 1024 * 1024  # of the log: its sums are few rows
 _FILE = "part-00000.snappy.parquet"  # of a small table
 _WRITTEN = f"{CHECKPOINT}.part"  # the checkpoint, if a run was killed before it could rename it
 _TABLES = ("tables", "_tables", "_tables.before", "report.html", "report.html.part", "_period")
@@ -253,10 +254,11 @@ class Output:
         """
         schemas = {name: rows.schema for name, rows in found.items()}
         known: dict[str, list[dict[str, Any]]] = {}
+        places = {name: f"{among}/{name}" for name in found}
         if in_one_partition(self._spark):
-            known = self._written_at_once(found, schemas, among)
+            known = self._written_at_once(found, places)
         else:
-            in_parallel(lambda name: self._write_table(found[name], f"{among}/{name}"), found)
+            self._write_each(found, places)
         return {
             name: StoredTable(schema, partial(self._stored, schema, f"{among}/{name}"), known.get(name))
             for name, schema in schemas.items()
@@ -269,18 +271,32 @@ class Output:
         # Without an order, Spark reads the largest file first.
         return stored.orderBy("_metadata.file_name", "_metadata.row_index")
 
-    def _write_table(self, rows: DataFrame, name: str) -> None:
-        rows.write.mode("overwrite").parquet(self.files.inside(name))
+    def _write_each(self, found: dict[str, DataFrame], places: dict[str, str]) -> None:
+        def write(name: str) -> None:
+            found[name].write.mode("overwrite").parquet(self.files.inside(places[name]))
+
+        in_parallel(write, found)
 
     def _written_at_once(
-        self, found: dict[str, DataFrame], schemas: dict[str, StructType], among: str
+        self, found: dict[str, DataFrame], places: dict[str, str]
     ) -> dict[str, list[dict[str, Any]]]:
         from msgnode.mining.execution.arrow_tables import parquet_of  # a cluster does without Arrow
 
         values = dict(zip(found, gather(list(found.values())), strict=True))
-        for name, schema in schemas.items():
-            self.files.write_bytes(f"{among}/{name}/{_FILE}", parquet_of(values[name], schema))
+        for name, rows in found.items():
+            self.files.write_bytes(f"{places[name]}/{_FILE}", parquet_of(values[name], rows.schema))
         return values
+
+    def write_parts(self, found: dict[str, DataFrame], number: int, size: int) -> None:
+        """
+        Store the sums of each analysis as a part. Those of a few bytes of the log go through this process, in
+        one execution.
+        """
+        places = {name: f"parts/{name}/batch={number}" for name in found}
+        if size <= FEW_BYTES and in_one_partition(self._spark):
+            self._written_at_once(found, places)
+        else:
+            self._write_each(found, places)
 
     def read_table(self, name: str) -> DataFrame:
         """

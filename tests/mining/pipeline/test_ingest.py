@@ -77,6 +77,10 @@ class MortalOutput(Output):
         self.life.live()
         return super().write(rows, name, number, *by, once=once)
 
+    def write_parts(self, found, number, size):
+        self.life.live()
+        super().write_parts(found, number, size)
+
     def save(self, checkpoint):
         self.life.live()
         super().save(checkpoint)
