@@ -4,48 +4,8 @@ The admin API in a domain of several nodes: reads of all nodes, and actions that
 
 from typing import Any
 
-from msgnode.cluster.member_requests import MemberRequests
-from tests.support.admin_case import REASON, A, AdminCase, B, C, url
-from tests.support.cluster_members import MemoryCluster
-from tests.support.fakes import MemoryNode, directory
-from tests.support.network import Network
-from tests.support.runtimes import TCPRuntime
-
-HERE, THERE = "mn://example.org/test", "mn://example.org/other"
-
-
-class ClusterCase(AdminCase):
-    """
-    Two nodes; the operator asks the first, the client C is at the second.
-    """
-
-    sections = {
-        "cluster": {"members": ["test", "other"]},
-        "pools": {"guests": {"scheme": "sip", "pattern": "sip:guest{1..2}@example.org"}},
-    }
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.other = Network(
-            MemoryNode(clock=self.node.clock, state=str(directory(self)), node="other", **self.sections)
-        )
-        self.other.tokens.startService()
-        self.other.listener("admin")
-        self.net.listener("admin")
-        self.cluster = MemoryCluster(clock=self.net.clock)
-        for network, name in ((self.net, HERE), (self.other, THERE)):
-            self.join(network, name)
-        self.cluster.connect()
-        self.net.advance(0.1)
-        self.far = TCPRuntime(self.other, C).open()
-
-    def join(self, network: Network, name: str) -> None:
-        members = self.cluster.start(name)
-        members.listener = requests = MemberRequests(members, self.cluster.clock)
-        network.node.operator_requests.join(requests, lambda: (HERE, THERE))
-
-    def other_sessions(self) -> list[str]:
-        return [each.runtime for each in self.other.node.sessions if each.connection is not None]
+from tests.support.admin_case import REASON, A, B, C, url
+from tests.support.admin_cluster import HERE, THERE, ClusterCase
 
 
 class ReadTests(ClusterCase):
@@ -120,6 +80,39 @@ class ActionTests(ClusterCase):
         self.cluster.kill(THERE)
         found = self.act("bans", kind="user", value="user://x", seconds=600)
         self.assertIn("is away", found["details"]["nodes"][THERE])
+
+    def test_what_is_not_at_this_node_any_more_is_lifted_at_the_others(self) -> None:
+        """
+        A node that was away when a ban or a limit was lifted still has it: the request is repeated.
+        """
+        made = {
+            "bans": self.act("bans", kind="user", value="user://x", seconds=600)["details"]["ban"],
+            "limits": self.act("limits", kind="user", value="user://x", rate_messages=5)["details"]["limit"],
+        }
+        self.net.node.bans.remove(made["bans"]["id"])
+        self.net.node.rates.temporary.remove(lambda each: True)
+
+        for name, each in made.items():
+            lifted = self.act(f"{name}/{each['id']}", "DELETE")
+
+            self.assertEqual((1, {THERE: 1}), (lifted["done"], lifted["details"]["nodes"]))
+            again = self.request("DELETE", f"{name}/{each['id']}", {"reason": REASON})
+            self.assertRefused(again, 404, "there is no")
+        self.cluster.kill(THERE)
+        again = self.request("DELETE", f"bans/{made['bans']['id']}", {"reason": REASON})
+        self.assertRefused(again, 503, "did not answer")
+        self.assertEqual(([], []), (self.other.node.bans.all(), self.other.node.rates.temporary.all()))
+
+    def test_lifting_at_a_node_that_has_nothing_to_lift_is_no_failure(self) -> None:
+        """
+        The number there is 0.
+        """
+        ban = self.act("bans", kind="user", value="user://x", seconds=600)["details"]["ban"]
+        self.other.node.bans.remove(ban["id"])
+
+        lifted = self.act(f"bans/{ban['id']}", "DELETE")
+
+        self.assertEqual((1, {THERE: 0}), (lifted["done"], lifted["details"]["nodes"]))
 
     def test_a_kick_with_a_ban_bans_at_every_node(self) -> None:
         """

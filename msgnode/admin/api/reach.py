@@ -48,6 +48,8 @@ class Reach:
             done.addCallback(self._do_also, endpoint, call)
         elif endpoint.reach == EVERY_NODE and self._others():
             done.addCallback(self._tell_others, endpoint, call)
+            if endpoint.verb == "DELETE":
+                done.addErrback(self._lift_elsewhere, endpoint, call)
         return done
 
     def ask(
@@ -143,10 +145,14 @@ class Reach:
         def told(found: dict[str, NodeAnswer]) -> ActionResult:
             nodes: dict[str, Any] = {}
             for name, answer in found.items():
+                if endpoint.verb == "DELETE" and answer.reason == "not-found":
+                    nodes[name] = 0  # there was nothing to lift
+                    continue
                 if answer.code != 200:
                     nodes[name] = answer.text
                     continue
                 nodes[name] = answer.value["done"]
+                result.audit = result.audit or answer.value["audit"]
                 result.done += answer.value["done"]
                 result.targets += [
                     target for target in answer.value["targets"] if target not in result.targets
@@ -155,6 +161,26 @@ class Reach:
             return result
 
         return self._ask_others(endpoint, call).addCallback(told)
+
+    def _lift_elsewhere(self, why: Failure, endpoint: Endpoint, call: Call) -> Any:
+        """
+        Lifts at the other nodes what is not here: one of them may not have been reached the last time.
+        """
+        error = why.value
+        if not isinstance(error, Rejected) or error.reason != "not-found" or call.via == VIA_NODE:
+            return why
+        nothing = ActionResult(done=0, dry_run=call.is_dry_run)
+
+        def lifted(result: ActionResult) -> Any:
+            silent = [name for name, done in result.details["nodes"].items() if isinstance(done, str)]
+            if result.done:
+                return result
+            if silent:
+                text = f"{error}; these nodes did not answer: {', '.join(silent)}"
+                raise Rejected(text, 503, "no-path")
+            return why
+
+        return self._tell_others(nothing, endpoint, call).addCallback(lifted)
 
     @staticmethod
     def _asked(endpoint: Endpoint, params: dict[str, Any], operator: Operator) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from msgnode.cli import REFUSED
-from msgnode.cli.admin.actions import acts, do, tell
+from msgnode.cli.admin.actions import acts, do, stop_if_incomplete, tell
 from msgnode.cli.admin.times import Duration, ago, date, left
 from msgnode.cli.admin.view import Column, View, plain, shows
 from msgnode.cli.links.admin_client import AdminClient
@@ -75,6 +75,7 @@ def ban(client: AdminClient, kind: str, value: str, seconds: float, reason: str,
     made = found["details"]["ban"]
     disconnected = count(found["done"], "client")
     client.console.result(f"ban {made['id']}: {disconnected} disconnected; audit {found['audit']}", found)
+    stop_if_incomplete(client, found)
 
 
 @click.command(short_help="Lift a ban.")

@@ -61,6 +61,29 @@ def tell(client: AdminClient, what: str, found: dict[str, Any], noun: str = "ses
         lines = [f"{what}: done to {count(found['done'], noun)}; audit {found['audit']}"]
         lines += [f"  {key.replace('_', ' ')}: {shown}" for key, shown in details(found)]
     client.console.result("\n".join(lines), found)
+    stop_if_incomplete(client, found)
+
+
+def not_reached(found: dict[str, Any]) -> list[str]:
+    """
+    Returns a line for each node of the domain that has not done what was asked, with the reason.
+    """
+    nodes = found["details"].get("nodes") or {}
+    return [f"{printable(name)}: {printable(why)}" for name, why in nodes.items() if isinstance(why, str)]
+
+
+def stop_if_incomplete(client: AdminClient, found: dict[str, Any]) -> None:
+    """
+    Names the nodes that have not done what was asked, and ends the command as refused if there are any.
+    """
+    missing = not_reached(found)
+    if not missing:
+        return
+    if not client.console.as_json:
+        again = "" if found["dry_run"] else "; repeat it for them"
+        click.echo(f"not done at {count(len(missing), 'node')}{again}:", err=True)
+        click.echo("\n".join(f"  {line}" for line in missing), err=True)
+    raise SystemExit(REFUSED)
 
 
 def targets(found: dict[str, Any]) -> list[str]:
@@ -90,7 +113,9 @@ def confirmed(client: AdminClient, what: str, yes: bool, path: tuple[str, ...], 
         client.console.stop(
             f"this would {what} {count(tried['done'], 'session')}; confirm it with --yes", USAGE
         )
-    click.echo("\n".join([f"this would {what} {count(tried['done'], 'session')}:", *targets(tried)]))
+    lines = [f"this would {what} {count(tried['done'], 'session')}:", *targets(tried)]
+    lines += [f"  not at {line}" for line in not_reached(tried)]
+    click.echo("\n".join(lines))
     click.confirm("Go on?", abort=True)
     return int(tried["done"])
 

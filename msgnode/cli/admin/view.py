@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from msgnode.cli import USAGE
+from msgnode.cli import REFUSED, USAGE
 from msgnode.cli.links.admin_client import AdminClient, asks_admin
 from msgnode.cli.links.layout import table, terminal_columns
 from msgnode.structures.log_limits import printable
@@ -121,7 +121,7 @@ class View:
     ) -> Any:
         """
         Shows what `draw` makes of the answer to GET; parameters that are empty are left out. Returns the
-        last answer.
+        last answer. The command ends as refused if one of all nodes has not answered.
         """
         asked = [(key, str(value)) for key, value in query if value not in ("", None, 0)]
         if self._node:
@@ -133,15 +133,18 @@ class View:
                 click.clear()
             self.client.console.result("\n".join(lines), value)
             if self._watch is None:
-                return value
+                break
             self.client.pause(self._watch)
+        if self._node == ALL and any(map(_is_error, value["nodes"].values())):
+            raise SystemExit(REFUSED)
+        return value
 
     @staticmethod
     def _of_nodes(value: Any, draw: Callable[[Any], Iterable[str]]) -> list[str]:
         lines: list[str] = []
         for name, answer in value["nodes"].items():
             lines += [click.style(printable(name), bold=True)]
-            if isinstance(answer, dict) and "code" in answer and "description" in answer:
+            if _is_error(answer):
                 lines += [click.style(f"{answer['code']} {printable(answer['description'])}", fg="red"), ""]
             else:
                 lines += [*draw(answer), ""]
@@ -175,3 +178,10 @@ class View:
         cells = [[column.text(row[column.key]) for column in columns] for row in rows]
         lines = table([column.head for column in columns], cells, terminal_columns(), words)
         return lines[1:] if self._no_headers else lines
+
+
+def _is_error(answer: Any) -> bool:
+    """
+    Whether this is the report of a node that has not answered, or has refused.
+    """
+    return isinstance(answer, dict) and "code" in answer and "description" in answer
