@@ -1,8 +1,10 @@
 """
 The reservations of a node: what is granted of the relay's capacity, until when, and to whom.
 
-A reservation that has ended is taken off the relay: its sessions there are cancelled, as long as its
-credentials would open new ones.
+A reservation that has ended is taken off the relay: its sessions there are cancelled. Credentials may outlive
+their reservation, since a change may make it shorter. Therefore each id begins with the name of this node at the
+relay, which outlives a restart, and as long as any credentials are valid the node cancels each session with its
+name whose reservation is not granted.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +32,8 @@ log = Logger()
 
 FILE = "reservations.jsonl"
 SWEEP_SECONDS = 5.0  # between two looks for sessions of reservations that have ended
-PREFIX = "msgnode-"
+MARGIN_SECONDS = 600  # that the node looks longer than credentials are valid: what is on disk changes less often
+NODE = "node"  # the key in the file, beside the ids of reservations
 WARNED_SECONDS = 600.0  # after a warning, during which another overuse ends the reservation
 OVERUSE, ENDED = "overuse", "ended"
 
@@ -42,6 +45,16 @@ class Relay(Protocol):
 
     async def sessions(self, text: str) -> list[RelaySession]: ...
     async def cancel(self, sessions: list[RelaySession]) -> None: ...
+
+
+class RelayName(msgspec.Struct):
+    """
+    The name of this node at the relay, with which the ids of its reservations begin; `until` then, in seconds
+    since 1970, credentials with it may be valid.
+    """
+
+    prefix: str
+    until: int = 0
 
 
 class Conflict(Rejected):
@@ -97,7 +110,7 @@ class Reservations(Service):
         self._journal = KeyedJournal(state / FILE if state is not None else None, run)
         self._granted: dict[str, Reservation] = {}
         self._timers: dict[str, IDelayedCall] = {}
-        self._over: dict[str, int] = {}  # until when the credentials of ended ones would be valid
+        self._name = RelayName(f"msgnode-{token_hex(4)}-")
         self._sweeping = LoopingCall(self._sweep)
         self._sweeping.clock = clock
 
@@ -114,14 +127,18 @@ class Reservations(Service):
         Goes on with the reservations of before a restart whose sessions are still here.
         """
         super().startService()
-        for id, value in self._journal.read().items():
+        kept = self._journal.read()
+        if NODE in kept:
+            self._name = msgspec.convert(kept.pop(NODE), RelayName)
+        for id, value in kept.items():
             found = msgspec.convert(value, Reservation)
             session = self._find(found.runtime)
+            is_ours = session is not None and found.belongs_to(session) and id.startswith(self._name.prefix)
             self._granted[id] = found
-            if session is None or not found.belongs_to(session) or found.until <= self._wall():
-                self._end(found)
-            else:
+            if is_ours and found.until > self._wall():
                 self._set_timer(found)
+            else:
+                self._end(found)
         window = self._options.overuse_seconds
         self._sweeping.start(min(SWEEP_SECONDS, window / 2 if window else SWEEP_SECONDS), now=False)
 
@@ -196,7 +213,7 @@ class Reservations(Service):
     ) -> Reservation:
         self._check(wanted, session)
         made = Reservation(
-            id=f"{PREFIX}{token_hex(8)}",
+            id=f"{self._name.prefix}{token_hex(8)}",
             runtime=session.runtime,
             user=session.identity,
             token=session.token_hash.hex(),
@@ -221,6 +238,7 @@ class Reservations(Service):
         before = self._granted.get(made.id)
         self._granted[made.id] = made  # at once, so that others see it in `left`
         self._set_timer(made)
+        self._note_credentials(made.until)
         try:
             await self._journal.put(made.id, msgspec.to_builtins(made))
         except Rejected:
@@ -232,6 +250,15 @@ class Reservations(Service):
             raise
         if made.id not in self._granted:
             raise Rejected(f"reservation {made.id!r} has ended meanwhile"[:200], 404)
+
+    def _note_credentials(self, until: int) -> None:
+        """
+        Keeps until when credentials are valid. It is on disk before what is written after it.
+        """
+        if until > self._name.until:
+            self._name.until = until + MARGIN_SECONDS
+            kept = self._journal.put(NODE, msgspec.to_builtins(self._name))
+            kept.addErrback(lambda why: None)  # the journal has logged it
 
     def _set_timer(self, made: Reservation) -> None:
         timer = self._timers.pop(made.id, None)
@@ -269,7 +296,6 @@ class Reservations(Service):
         if timer is not None and timer.active():
             timer.cancel()
         self._warnings.pop(made.id, None)
-        self._over[made.id] = max(made.until, int(self._wall()))
         self._journal.remove(made.id).addErrback(lambda why: None)  # the journal has logged it
         return self._cut(made.id)
 
@@ -299,23 +325,19 @@ class Reservations(Service):
 
     def _sweep(self) -> Deferred[Any]:
         """
-        Cancels what was relayed again with the credentials of a reservation that has ended, and ends those
-        that are overused.
+        Cancels what is relayed with the credentials of a reservation that has ended, and ends those that are
+        overused.
         """
         return Deferred.fromCoroutine(self._sweep_all()).addErrback(self._failed)
 
     async def _sweep_all(self) -> None:
-        if not self._over and not (self._granted and self._options.overuse_seconds):
+        if self._wall() > self._name.until and not self.failures:
             return
-        now = self._wall()
-        found = await self._relay.sessions(PREFIX)
-        strays = [each for each in found if each.reservation in self._over]
-        await self._relay.cancel(strays)
+        found = await self._relay.sessions(self._name.prefix)
+        of_this_node = [each for each in found if each.reservation.startswith(self._name.prefix)]
+        await self._relay.cancel([each for each in of_this_node if each.reservation not in self._granted])
         self.failures = 0
-        self._police(found)
-        known = {each.reservation for each in strays}
-        for id in [id for id, until in self._over.items() if until < now and id not in known]:
-            del self._over[id]
+        self._police(of_this_node)
 
     def _police(self, found: list[RelaySession]) -> None:
         """

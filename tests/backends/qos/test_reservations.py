@@ -177,6 +177,39 @@ class ReservationTests(ReservationCase):
 
         self.assertEqual([], self.relay.held)
 
+    def test_first_credentials_open_nothing_after_a_reservation_was_made_shorter(self) -> None:
+        """
+        What is relayed with the credentials of before a change that made the reservation shorter is cancelled
+        after its end, as long as they are valid.
+        """
+        made = self.reserve(seconds=14_000)
+        self.ask("update", {"id": made["id"], "seconds": 1})
+        for seconds in (10, 7000, 6900):
+            self.node.clock.advance(seconds)
+            self.use(made)
+            self.node.clock.advance(SWEEP_SECONDS)
+
+            self.assertEqual([], self.relay.held)
+
+    def test_credentials_of_an_ended_reservation_open_nothing_after_a_restart(self) -> None:
+        """
+        A node that was restarted cancels what is relayed with the credentials of a reservation that had ended
+        before, and leaves that of other nodes alone.
+        """
+        state = str(directory(self))
+        self.node = self.make_node(state)
+        self.client = self.node.client(ANN)
+        made = self.reserve()
+        self.ask("delete", {"id": made["id"]})
+        self.reservations.stopService()
+        self.node = self.make_node(state)
+        other = RelaySession("9", "1800000000:msgnode-1f2e3d4c-00112233")
+        self.relay.held = [other]
+        self.use(made)
+        self.node.clock.advance(SWEEP_SECONDS)
+
+        self.assertEqual([other], self.relay.held)
+
     def test_relay_that_cannot_be_told_is_told_again(self) -> None:
         """
         While the relay's command line does not answer the end is tried again, and the log says so once.
