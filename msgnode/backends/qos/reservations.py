@@ -2,9 +2,9 @@
 The reservations of a node: what is granted of the relay's capacity, until when, and to whom.
 
 A reservation that has ended is taken off the relay: its sessions there are cancelled. Credentials may outlive
-their reservation, since a change may make it shorter. Therefore each id begins with the name of this node at the
-relay, which outlives a restart, and as long as any credentials are valid the node cancels each session with its
-name whose reservation is not granted.
+their reservation, since a change may make it shorter. Therefore each id begins with the name of this node at
+the relay, which outlives a restart, and as long as any credentials are valid the node cancels each session
+with its name whose reservation is not granted.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ log = Logger()
 
 FILE = "reservations.jsonl"
 SWEEP_SECONDS = 5.0  # between two looks for sessions of reservations that have ended
-MARGIN_SECONDS = 600  # that the node looks longer than credentials are valid: what is on disk changes less often
+MARGIN_SECONDS = 600  # that the node looks longer than needed: the time on disk changes less often
 NODE = "node"  # the key in the file, beside the ids of reservations
 WARNED_SECONDS = 600.0  # after a warning, during which another overuse ends the reservation
 OVERUSE, ENDED = "overuse", "ended"
