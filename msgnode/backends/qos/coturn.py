@@ -7,6 +7,7 @@ import hmac
 import re
 from base64 import b64encode
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
@@ -126,20 +127,20 @@ class Coturn:
         self._reactor = reactor
         self._is_cut = False
 
-    async def sessions(self, text: str) -> list[RelaySession]:
+    async def sessions(self, *texts: str) -> list[RelaySession]:
         """
-        The sessions whose user name contains the text.
+        The sessions whose user name contains one of the texts.
         """
-        output = await self._run([f"psp {text}"])
+        output = await self._run([f"psp {text}" for text in texts])
         starts = [match.start() for match in _SESSION.finditer(output)]
-        parts = [output[start:end] for start, end in zip(starts, [*starts[1:], len(output)], strict=True)]
-        total = _TOTAL.search(output)
-        if total is not None and int(total[1]) > len(parts) and not self._is_cut:
+        parts = [output[start:end] for start, end in pairwise([*starts, len(output)])]
+        total = sum(int(found[1]) for found in _TOTAL.finditer(output))
+        if total > len(parts) and not self._is_cut:
             self._is_cut = True
             log.error(
                 "coturn lists {some} of {all} sessions: raise its cli-max-output-sessions",
                 some=len(parts),
-                all=int(total[1]),
+                all=total,
             )
         return [_session_of(part) for part in parts]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -34,6 +34,7 @@ FILE = "reservations.jsonl"
 SWEEP_SECONDS = 5.0  # between two looks for sessions of reservations that have ended
 MARGIN_SECONDS = 600  # that the node looks longer than needed: the time on disk changes less often
 NODE = "node"  # the key in the file, beside the ids of reservations
+MAX_CUTS = 100  # reservations about which the relay is asked together
 WARNED_SECONDS = 600.0  # after a warning, during which another overuse ends the reservation
 OVERUSE, ENDED = "overuse", "ended"
 
@@ -43,7 +44,7 @@ class Relay(Protocol):
     The relay, as reservations need it (Coturn).
     """
 
-    async def sessions(self, text: str) -> list[RelaySession]: ...
+    async def sessions(self, *texts: str) -> list[RelaySession]: ...
     async def cancel(self, sessions: list[RelaySession]) -> None: ...
 
 
@@ -111,6 +112,8 @@ class Reservations(Service):
         self._granted: dict[str, Reservation] = {}
         self._timers: dict[str, IDelayedCall] = {}
         self._name = RelayName(f"msgnode-{token_hex(4)}-")
+        self._cuts: list[tuple[str, Deferred[str]]] = []  # reservations whose sessions are to be cancelled
+        self._is_cutting = False
         self._sweeping = LoopingCall(self._sweep)
         self._sweeping.clock = clock
 
@@ -303,14 +306,34 @@ class Reservations(Service):
 
     def _cut(self, id: str) -> Deferred[str]:
         """
-        Fires with why its sessions could not be cancelled now, or "".
+        Fires with why its sessions could not be cancelled now, or "". What ends while the relay is asked
+        about others waits, and is asked about together.
         """
-        done = Deferred.fromCoroutine(self._cancel(id))
-        return done.addErrback(self._failed)
+        if len(self._cuts) >= MAX_CUTS:
+            return succeed("very many reservations end now; its turn is at the next look")
+        cut: Deferred[str] = Deferred()
+        self._cuts.append((id, cut))
+        if not self._is_cutting:
+            self._cut_all()
+        return cut
 
-    async def _cancel(self, id: str) -> str:
-        of_it = [each for each in await self._relay.sessions(id) if each.user.endswith(f":{id}")]
-        await self._relay.cancel(of_it)
+    def _cut_all(self) -> None:
+        cuts, self._cuts = self._cuts, []
+        self._is_cutting = True
+        done = Deferred.fromCoroutine(self._cancel({id for id, _ in cuts}))
+        done.addErrback(self._failed).addCallback(self._have_cut, cuts)
+        done.addErrback(lambda why: log.failure("an end of a reservation could not be told", why))
+
+    def _have_cut(self, failure: str, cuts: list[tuple[str, Deferred[str]]]) -> None:
+        self._is_cutting = False
+        if self._cuts:
+            self._cut_all()
+        for _, cut in cuts:
+            cut.callback(failure)
+
+    async def _cancel(self, ids: set[str]) -> str:
+        found = await self._relay.sessions(*sorted(ids))
+        await self._relay.cancel([each for each in found if each.reservation in ids])
         self.failures = 0
         return ""
 

@@ -4,9 +4,13 @@ Reservations of relay bandwidth at the embedded QoS broker, by messages.
 
 from typing import Any
 
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
+from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.backends.qos.coturn import CommandLine, RelaySession, credentials
+from msgnode.backends.qos.coturn import CommandLine, Coturn, RelaySession, credentials
 from msgnode.backends.qos.reservations import SWEEP_SECONDS
 from tests.support.fakes import Client, MemoryNode, directory
 from tests.support.world import World
@@ -177,6 +181,40 @@ class ReservationTests(ReservationCase):
 
         self.assertEqual([], self.relay.held)
 
+    def test_what_ends_together_is_asked_about_together(self) -> None:
+        """
+        While the relay is asked about one reservation, all others that end wait for one more question. Beyond
+        a hundred the next look is for them.
+        """
+        made = [self.reserve(up=1, down=1, seconds=60) for _ in range(4)]
+        self.relay.slow = Deferred()
+        clients = [self.client] * 4
+        for each, client in zip(made, clients, strict=True):
+            self.use(each)
+            client.post(QOS, "delete", body={"value": {"id": each["id"]}})
+        slow, self.relay.slow = self.relay.slow, None
+        slow.callback(None)
+
+        self.assertEqual([200] * 4, [each["body"]["code"] for each in self.client.take()])
+        self.assertEqual(([], 2), (self.relay.held, self.relay.listings))
+
+    def test_many_that_end_at_once(self) -> None:
+        """
+        Beyond a hundred that wait for the relay its next look finds what they relay, and the answer says so.
+        """
+        self.node.config.qos.max_reservations_per_session = 200
+        made = [self.reserve(up=1, down=1) for _ in range(102)]
+        self.relay.slow = Deferred()
+        for each in made:
+            self.use(each)
+            self.client.post(QOS, "delete", body={"value": {"id": each["id"]}})
+        slow, self.relay.slow = self.relay.slow, None
+        slow.callback(None)
+        self.assertEqual(1, len(self.relay.held))
+        self.node.clock.advance(SWEEP_SECONDS)
+
+        self.assertEqual([], self.relay.held)
+
     def test_first_credentials_open_nothing_after_a_reservation_was_made_shorter(self) -> None:
         """
         What is relayed with the credentials of before a change that made the reservation shorter is cancelled
@@ -303,8 +341,6 @@ class CommandLineTests(SynchronousTestCase):
     """
 
     def run_with(self, *pieces: bytes) -> tuple[Any, bytes]:
-        from twisted.internet.testing import StringTransport
-
         line, transport = CommandLine("pw", ["psp x"]), StringTransport()
         over = line.over
         line.makeConnection(transport)
@@ -329,6 +365,56 @@ class CommandLineTests(SynchronousTestCase):
         over, _ = self.run_with(b"Enter password: ", b"Enter password: ")
 
         self.assertEqual(502, self.failureResultOf(over).value.code)
+
+
+class CoturnTests(SynchronousTestCase):
+    """
+    coturn's command line at the end of a wire in memory.
+    """
+
+    def setUp(self) -> None:
+        self.clock, self.lines = MemoryReactorClock(), []
+
+    def start(self, request: Any, *answers: bytes) -> Deferred[Any]:
+        """
+        Begin a request; coturn answers each line that it gets after the password with one of these.
+        """
+        done = Deferred.fromCoroutine(request)
+        _, _, factory, _, _ = self.clock.tcpClients[-1]
+        line, self.transport = factory.buildProtocol(None), StringTransport()
+        line.makeConnection(self.transport)
+        line.dataReceived(b"Enter password: ")
+        for answer in (b"", *answers):
+            line.dataReceived(answer + b"\r\n> ")
+        self.line = line
+        return done
+
+    def coturn(self) -> Coturn:
+        return Coturn("127.0.0.1:5766", lambda: "pw", self.clock)
+
+    def test_empty_listing(self) -> None:
+        """
+        A relay without sessions of that name has none, which is no failure.
+        """
+        done = self.start(self.coturn().sessions("msgnode-a"), b"\r\n  Total sessions: 0\r\n")
+        self.line.connectionLost(Failure(ConnectionDone()))
+
+        self.assertEqual([], self.successResultOf(done))
+
+    def test_listing_of_several(self) -> None:
+        """
+        Several names are asked for by one connection, and the sessions of all are found.
+        """
+        one = b"    1) id=001, user <1:a>:\r\n    started 7 secs ago\r\n  Total sessions: 1\r\n"
+        none = b"  Total sessions: 0\r\n"
+        two = one.replace(b"001", b"002").replace(b"<1:a>", b"<1:c>")
+        done = self.start(self.coturn().sessions("a", "b", "c"), one, none, two)
+        self.line.connectionLost(Failure(ConnectionDone()))
+
+        self.assertEqual(
+            [RelaySession("001", "1:a", 7), RelaySession("002", "1:c", 7)], self.successResultOf(done)
+        )
+        self.assertEqual(b"pw\npsp a\npsp b\npsp c\nquit\n", self.transport.value())
 
 
 class PolicingTests(ReservationCase):
