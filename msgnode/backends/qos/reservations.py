@@ -269,11 +269,11 @@ class Reservations(Service):
             timer.cancel()
         self._timers[made.id] = self._clock.callLater(max(made.until - self._wall(), 0), self._end, made)
 
-    async def delete(self, found: Reservation) -> None:
+    async def delete(self, found: Reservation) -> str:
         """
-        Ends a reservation, and its sessions at the relay.
+        Ends a reservation, and its sessions at the relay. Returns why it may still carry packets, or "".
         """
-        await self._end(found)
+        return await self._end(found)
 
     async def take_back(self, found: Reservation) -> str:
         """

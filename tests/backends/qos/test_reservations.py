@@ -10,8 +10,9 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.backends.qos.coturn import CommandLine, Coturn, RelaySession, credentials
+from msgnode.backends.qos.coturn import DEADLINE_SECONDS, CommandLine, Coturn, RelaySession, credentials
 from msgnode.backends.qos.reservations import SWEEP_SECONDS
+from msgnode.protocol.errors import Rejected
 from tests.support.fakes import Client, MemoryNode, directory
 from tests.support.world import World
 
@@ -211,6 +212,8 @@ class ReservationTests(ReservationCase):
         slow, self.relay.slow = self.relay.slow, None
         slow.callback(None)
         self.assertEqual(1, len(self.relay.held))
+        told = [each["body"]["value"] for each in self.client.take()]
+        self.assertEqual(["at the next look"], [each["relay"][-16:] for each in told if "relay" in each])
         self.node.clock.advance(SWEEP_SECONDS)
 
         self.assertEqual([], self.relay.held)
@@ -250,17 +253,20 @@ class ReservationTests(ReservationCase):
 
     def test_relay_that_cannot_be_told_is_told_again(self) -> None:
         """
-        While the relay's command line does not answer the end is tried again, and the log says so once.
+        While the relay's command line does not answer the end is tried again; the answer says that it may
+        still carry packets.
         """
         made = self.reserve()
         self.use(made)
         self.relay.refuses = True
-        self.assertEqual(200, self.ask("delete", {"id": made["id"]})["code"])
+        body = self.ask("delete", {"id": made["id"]})
         self.node.clock.advance(SWEEP_SECONDS)
         self.relay.refuses = False
         self.node.clock.advance(SWEEP_SECONDS)
 
         self.assertEqual([], self.relay.held)
+        value = {"id": made["id"], "relay": "Error contacting the TURN server"}
+        self.assertEqual({"code": 200, "value": value}, body)
 
     def test_limits(self) -> None:
         """
@@ -360,9 +366,19 @@ class CommandLineTests(SynchronousTestCase):
 
     def test_wrong_password(self) -> None:
         """
+        A command line that asks for the password again refuses it, and is not asked for longer.
+        """
+        over, written = self.run_with(b"Enter password: ", b"\r\nEnter password: ")
+
+        why = self.failureResultOf(over, Rejected).value
+        self.assertEqual((502, b"pw\n"), (why.code, written))
+        self.assertIn("refuses the password", str(why))
+
+    def test_ends_too_early(self) -> None:
+        """
         A connection that ends before the command has run is a failure.
         """
-        over, _ = self.run_with(b"Enter password: ", b"Enter password: ")
+        over, _ = self.run_with(b"Enter password: ", b"> ")
 
         self.assertEqual(502, self.failureResultOf(over).value.code)
 
@@ -400,6 +416,16 @@ class CoturnTests(SynchronousTestCase):
         self.line.connectionLost(Failure(ConnectionDone()))
 
         self.assertEqual([], self.successResultOf(done))
+
+    def test_no_answer(self) -> None:
+        """
+        A command line that does not answer is a failure in words after five seconds, and once.
+        """
+        done = self.start(self.coturn().sessions("msgnode-a"))
+        self.clock.advance(DEADLINE_SECONDS)
+        self.line.connectionLost(Failure(ConnectionDone()))
+
+        self.assertEqual("the TURN server does not answer", str(self.failureResultOf(done, Rejected).value))
 
     def test_listing_of_several(self) -> None:
         """
