@@ -2,6 +2,7 @@
 Reservations of relay bandwidth at the embedded QoS broker, by messages.
 """
 
+from pathlib import Path
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -11,11 +12,14 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.backends.qos.coturn import DEADLINE_SECONDS, CommandLine, Coturn, RelaySession, credentials
+from msgnode.backends.qos.embedded_broker import broker_addresses
 from msgnode.backends.qos.reservations import SWEEP_SECONDS
+from msgnode.policy.language.program import Program
 from msgnode.protocol.errors import Rejected
 from tests.support.fakes import Client, MemoryNode, directory
 from tests.support.world import World
 
+TOP = Path(__file__).parents[3]
 QOS = "domain://qos-broker.example.org/reservation"
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
 OPTIONS = {
@@ -217,6 +221,22 @@ class ReservationTests(ReservationCase):
         self.node.clock.advance(SWEEP_SECONDS)
 
         self.assertEqual([], self.relay.held)
+
+    def test_example_of_policies_holds_at_each_address(self) -> None:
+        """
+        With etc/policies/reservations.json a client without an identity reserves and changes nothing, whatever
+        address of the broker it writes to.
+        """
+        made = self.reserve()
+        sets = (TOP / "etc/policies/reservations.json").read_bytes()
+        self.node.enforcement.use(Program([("reservations.json", sets)]), 1)
+
+        for address in broker_addresses("example.org"):
+            for kind in ("create", "update"):
+                value = {**WANTED, "id": made["id"], "up": 1, "down": 1}
+                body = self.ask(kind, value, resource="/reservation", to=address)
+                self.assertEqual((403, "Blocked by policy"), (body["code"], body["desc"]), address)
+        self.assertEqual(1, len(self.reservations))
 
     def test_first_credentials_open_nothing_after_a_reservation_was_made_shorter(self) -> None:
         """
