@@ -140,8 +140,13 @@ class DeviceLogins:
         return pending
 
     async def _keep(self, pending: PendingLogin) -> None:
-        if self._access.grants.is_kept:
+        if not self._access.grants.is_kept:
+            return
+        try:
             await self._journal.put(pending.id, (KIND, msgspec.to_builtins(pending)))
+        except Rejected:
+            self._journal.remove(pending.id).addErrback(lambda why: None)  # it is refused
+            raise
 
     def _poll(
         self, pending: PendingLogin, code: str, provider: OIDCProvider, session: Session, message: Message

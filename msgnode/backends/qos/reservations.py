@@ -108,7 +108,7 @@ class Reservations(Service):
         self._find = find
         self._clock = clock
         self._wall = wall
-        self._journal = KeyedJournal(state / FILE if state is not None else None, run)
+        self._journal = KeyedJournal(state / FILE if state is not None else None, clock, run)
         self._granted: dict[str, Reservation] = {}
         self._timers: dict[str, IDelayedCall] = {}
         self._name = RelayName(f"msgnode-{token_hex(4)}-")
@@ -152,7 +152,7 @@ class Reservations(Service):
         self._timers.clear()
         if self._sweeping.running:
             self._sweeping.stop()
-        return self._journal.written().addErrback(lambda why: None)  # the journal has logged it
+        return self._journal.close()
 
     def now(self) -> float:
         return self._wall()
@@ -250,6 +250,7 @@ class Reservations(Service):
             elif made.id in self._granted:
                 self._granted[made.id] = before
                 self._set_timer(before)
+                self._journal.put(before.id, msgspec.to_builtins(before)).addErrback(lambda why: None)
             raise
         if made.id not in self._granted:
             raise Rejected(f"reservation {made.id!r} has ended meanwhile"[:200], 404)

@@ -13,9 +13,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.backends.qos.coturn import DEADLINE_SECONDS, CommandLine, Coturn, RelaySession, credentials
 from msgnode.backends.qos.embedded_broker import broker_addresses
-from msgnode.backends.qos.reservations import SWEEP_SECONDS
+from msgnode.backends.qos.reservations import FILE, SWEEP_SECONDS
 from msgnode.policy.language.program import Program
 from msgnode.protocol.errors import Rejected
+from msgnode.storage.keyed_journal import RETRY_SECONDS
 from tests.support.fakes import Client, MemoryNode, directory
 from tests.support.world import World
 
@@ -224,8 +225,8 @@ class ReservationTests(ReservationCase):
 
     def test_example_of_policies_holds_at_each_address(self) -> None:
         """
-        With etc/policies/reservations.json a client without an identity reserves and changes nothing, whatever
-        address of the broker it writes to.
+        With etc/policies/reservations.json a client without an identity reserves and changes nothing, at
+        whatever address of the broker.
         """
         made = self.reserve()
         sets = (TOP / "etc/policies/reservations.json").read_bytes()
@@ -349,6 +350,34 @@ class ReservationTests(ReservationCase):
         self.assertEqual([kept["iceServers"][0]["username"]], [one.user for one in self.relay.held])
         node.clock.advance(60)
         self.assertEqual(([], 0), (self.relay.held, len(self.reservations)))
+
+    def test_refused_by_the_disk(self) -> None:
+        """
+        What was answered 503 because the disk took nothing is not there after a restart; what was deleted
+        meanwhile is not, either.
+        """
+        state = directory(self)
+        self.node = self.make_node(str(state))
+        self.client = self.node.client(ANN)
+        changed, deleted = self.reserve(up=100), self.reserve(up=100)
+        kept = (state / FILE).read_bytes()
+        (state / FILE).unlink()
+        (state / FILE).mkdir()
+        codes = [
+            self.ask("create", {**WANTED, "up": 1})["code"],
+            self.ask("update", {"id": changed["id"], "up": 200})["code"],
+            self.ask("delete", {"id": deleted["id"]})["code"],
+        ]
+        (state / FILE).rmdir()
+        (state / FILE).write_bytes(kept)
+        self.node.clock.advance(RETRY_SECONDS)
+        token_hash = self.client.session.token_hash
+        node = MemoryNode(world=World, qos=OPTIONS, state=str(state))
+        node.client(ANN).session.token_hash = token_hash
+        node.world.reservations.startService()
+
+        self.assertEqual([503, 503, 200], codes)
+        self.assertEqual([(changed["id"], 100)], [(each.id, each.up) for each in node.world.reservations])
 
     def test_public_broker_has_none(self) -> None:
         """
