@@ -2,7 +2,8 @@
 A keyed journal: small values by key in one file, which is read at the start.
 
 Each change is one line of JSON, appended in a thread. When most lines are obsolete, or a write has failed,
-the file is written again as a whole.
+the file is written again as a whole. After a failure that is tried every few seconds, and once more at the
+end: what was refused with 503 is to be removed again, or it is kept.
 """
 
 import os
@@ -12,6 +13,7 @@ from typing import Any
 
 import msgspec
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -19,6 +21,7 @@ from msgnode.protocol.errors import Rejected
 
 log = Logger()
 
+RETRY_SECONDS = 5.0  # after a write that failed
 OBSOLETE_LINES = 1000  # obsolete lines that may be in a file, in addition to as many as there are values
 
 Line = tuple[str, Any]
@@ -30,10 +33,15 @@ class KeyedJournal:
     then. The caller bounds how many values there are.
     """
 
-    def __init__(self, path: Path | None, run: Callable[..., Deferred[Any]] = maybeDeferred) -> None:
+    def __init__(
+        self, path: Path | None, clock: IReactorTime, run: Callable[..., Deferred[Any]] = maybeDeferred
+    ) -> None:
         self.path = path
         self.failing = ""
+        self._clock = clock
         self._run = run
+        self._retry: IDelayedCall | None = None
+        self._is_closed = False
         self._values: dict[str, bytes] = {}
         self._lines = 0  # in the file
         self._noted: list[bytes] = []
@@ -45,6 +53,7 @@ class KeyedJournal:
         """
         The values in the file. Lines that cannot be read are left out, and logged.
         """
+        self._is_closed = False
         if self.path is None:
             return {}
         found: dict[str, Any] = {}
@@ -93,24 +102,37 @@ class KeyedJournal:
 
     def written(self) -> Deferred[None]:
         """
-        Fires when all that was changed is on disk.
+        Fires when all that was changed is on disk, and fails with Rejected (503) if it cannot be written.
         """
-        if self.path is None or (not self._is_writing and not self._noted):
+        if self.path is None or not (self._is_writing or self._noted or self.failing):
             return succeed(None)
         waiter: Deferred[None] = Deferred()
         self._waiting.append(waiter)
+        if not self._is_writing:
+            self._write()
         return waiter
+
+    def close(self) -> Deferred[None]:
+        """
+        Ends the attempts to write. Fires after the last one, whatever its outcome, which is logged.
+        """
+        self._is_closed = True
+        self._cancel_retry()
+        return self.written().addErrback(lambda why: None)
 
     def _note(self, line: bytes) -> Deferred[None]:
         if self.path is None:
             return succeed(None)
         self._noted.append(line)
-        waiter = self.written()
-        if not self._is_writing:
-            self._write()
-        return waiter
+        return self.written()
+
+    def _cancel_retry(self) -> None:
+        retry, self._retry = self._retry, None
+        if retry is not None and retry.active():
+            retry.cancel()
 
     def _write(self) -> None:
+        self._cancel_retry()
         noted, self._noted = self._noted, []
         waiting, self._waiting = self._waiting, []
         values = list(self._values.values())
@@ -159,13 +181,15 @@ class KeyedJournal:
 
     def _failed(self, why: Failure, waiting: list[Deferred[None]]) -> None:
         """
-        A write failed: the next one writes all values, and those that wait for this one fail.
+        A write failed: the next one, soon, writes all values, and those that wait for this one fail.
         """
         self._is_damaged = True
         if not self.failing:
             log.error("{path} cannot be written: {why}", path=str(self.path), why=why.getErrorMessage())
         self.failing = why.getErrorMessage()
         self._go_on()
+        if not self._is_writing and self._retry is None and not self._is_closed:
+            self._retry = self._clock.callLater(RETRY_SECONDS, self._write)
         text = f"the node cannot write to disk now: {self.failing}"
         for waiter in waiting:
             waiter.errback(Rejected(text, 503, "disk"))

@@ -2,14 +2,16 @@
 Small values by key, on disk.
 """
 
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, fail, maybeDeferred
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.protocol.errors import Rejected
-from msgnode.storage.keyed_journal import OBSOLETE_LINES, KeyedJournal
+from msgnode.storage.keyed_journal import OBSOLETE_LINES, RETRY_SECONDS, KeyedJournal
 from tests.support.fakes import directory
 
 
@@ -20,10 +22,11 @@ class KeyedJournalTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.path = directory(self) / "values.jsonl"
-        self.journal = KeyedJournal(self.path)
+        self.clock = Clock()
+        self.journal = KeyedJournal(self.path, self.clock)
 
     def again(self) -> dict[str, Any]:
-        return KeyedJournal(self.path).read()
+        return KeyedJournal(self.path, self.clock).read()
 
     def test_what_was_put_last_is_read(self) -> None:
         """
@@ -43,7 +46,7 @@ class KeyedJournalTests(SynchronousTestCase):
         A line that is cut off or damaged is left out, and the next write leaves a whole file.
         """
         self.path.write_bytes(b'["a",1]\nnonsense\n["b"]\n["c",2]\n["d",')
-        journal = KeyedJournal(self.path)
+        journal = KeyedJournal(self.path, self.clock)
         self.assertEqual({"a": 1, "c": 2}, journal.read())
         journal.put("e", 5)
 
@@ -73,6 +76,41 @@ class KeyedJournalTests(SynchronousTestCase):
         self.assertEqual({"a": 1, "b": 2}, self.again())
         self.assertEqual("", self.journal.failing)
 
+    def test_removed_value_does_not_come_back(self) -> None:
+        """
+        A value that is removed while the disk takes nothing is removed there as soon as it does, without
+        another change.
+        """
+        is_full = False
+
+        def run(act: Any, *what: Any) -> Deferred[Any]:
+            return fail(OSError(ENOSPC, "No space left on device")) if is_full else maybeDeferred(act, *what)
+
+        journal = KeyedJournal(self.path, self.clock, run)
+        journal.put("a", 1)
+        is_full = True
+        self.failureResultOf(journal.remove("a"), Rejected)
+        self.clock.advance(RETRY_SECONDS)
+        self.assertEqual({"a": 1}, self.again())
+        is_full = False
+        self.clock.advance(RETRY_SECONDS)
+
+        self.assertEqual(({}, ""), (self.again(), journal.failing))
+        self.assertEqual([], self.clock.getDelayedCalls())
+
+    def test_close_writes_what_failed(self) -> None:
+        """
+        What could not be written is tried once more at the end, and no more after that.
+        """
+        self.path.mkdir()
+        self.failureResultOf(self.journal.put("a", 1), Rejected)
+        self.successResultOf(self.journal.close())
+        self.assertEqual([], self.clock.getDelayedCalls())
+        self.path.rmdir()
+        self.successResultOf(self.journal.close())
+
+        self.assertEqual({"a": 1}, self.again())
+
     def test_changes_during_a_write_are_one_write(self) -> None:
         """
         What changes while the disk is slow is written together, in order, and each waits for its own write.
@@ -84,7 +122,7 @@ class KeyedJournalTests(SynchronousTestCase):
             started.append(start)
             return start.addCallback(lambda ready: maybeDeferred(act, *what))
 
-        journal = KeyedJournal(self.path, slow)
+        journal = KeyedJournal(self.path, self.clock, slow)
         first = journal.put("a", 1)
         rest = [journal.put("a", 2), journal.put("b", 3), journal.written()]
         started[0].callback(None)
@@ -100,7 +138,7 @@ class KeyedJournalTests(SynchronousTestCase):
         """
         Without a state directory all succeeds, and nothing is kept.
         """
-        journal = KeyedJournal(None)
+        journal = KeyedJournal(None, self.clock)
         self.successResultOf(journal.put("a", 1))
         self.successResultOf(journal.remove("a"))
 

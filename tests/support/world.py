@@ -5,6 +5,7 @@ The servers around a node, at the end of wires in memory: an OpenID provider, a 
 from collections.abc import Callable
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.web.server import Site
 
@@ -25,17 +26,23 @@ from tests.support.qos_broker import Broker
 
 class MemoryRelay:
     """
-    A relay that has sessions, and cancels them unless it `refuses`.
+    A relay that has sessions, and cancels them unless it `refuses`. A listing waits for `slow`; `listings`
+    counts them.
     """
 
     def __init__(self) -> None:
         self.held: list[RelaySession] = []
         self.refuses = False
+        self.slow: Deferred[None] | None = None
+        self.listings = 0
 
-    async def sessions(self, text: str) -> list[RelaySession]:
+    async def sessions(self, *texts: str) -> list[RelaySession]:
+        self.listings += 1
+        if self.slow is not None:
+            await self.slow
         if self.refuses:
             raise Rejected("Error contacting the TURN server", 504, "back-end")
-        return [each for each in self.held if text in each.user]
+        return [each for each in self.held if any(text in each.user for text in texts)]
 
     async def cancel(self, sessions: list[RelaySession]) -> None:
         self.held = [each for each in self.held if each not in sessions]

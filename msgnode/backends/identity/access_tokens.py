@@ -11,7 +11,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.logger import Logger
 
-from msgnode.backends.identity.grants import Grant, Grants
+from msgnode.backends.identity.grants import Grant, Grants, Owner, owner_of
 from msgnode.backends.identity.introspection import secret_of
 from msgnode.backends.identity.login_page import code_of, scopes_of, text
 from msgnode.backends.identity.oidc_provider import OIDCProvider
@@ -123,25 +123,30 @@ class AccessTokens:
         code, redirect_uri = code_of(params, provider.options.redirect_uri)
         form = {"code": code, "code_verifier": text(params, "code_verifier"), "redirect_uri": redirect_uri}
         self.grants.check_room(session, provider.options.issuer)
+        owner, scopes = owner_of(session), scopes_of(params, provider)
         found = await self.endpoint(provider).token(CODE, form)
-        return await self.accept(provider, session, found, scopes_of(params, provider))
+        return await self.accept(provider, session, owner, found, scopes)
 
     async def accept(
-        self, provider: OIDCProvider, session: Session, found: TokenSet, scopes: list[str]
+        self, provider: OIDCProvider, session: Session, owner: Owner, found: TokenSet, scopes: list[str]
     ) -> dict[str, Any]:
         """
-        Keeps the refresh token of a login, if it came with one; returns the value of the answer.
+        Keeps the refresh token of a login, if it came with one; returns the value of the answer. Rejected
+        (410) if the session is not any more that of the owner who logged in.
         """
         claim = await self._claim(provider, found.id_token) if found.id_token else None
         user = claim.proof.user if claim is not None else ""
         granted = found.scope.split() if found.scope else scopes
+        try:
+            owner.check(session)
+        except Rejected:
+            await self.revoke_quietly(provider, found.refresh_token or found.access_token)
+            raise
         kept = None
         if found.refresh_token:
             kept = self.grants.add(session, provider.options.issuer, user, granted, found.refresh_token)
         if kept is not None:
             await kept
-        elif found.refresh_token and session.ended:
-            await self.revoke_quietly(provider, found.refresh_token)
         return self._value(provider, found, claim, granted, refreshable=kept is not None)
 
     async def access_token(

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.python.failure import Failure
 
-from msgnode.backends.identity.grants import GrantHolder, serves
+from msgnode.backends.identity.grants import Owner
 from msgnode.backends.identity.token_endpoint import (
     DEVICE,
     DeviceAuthorization,
@@ -41,8 +41,9 @@ class PendingLogin(msgspec.Struct, kw_only=True):
     interval: float
     sealed: str
 
-    def serves(self, session: GrantHolder) -> bool:
-        return serves(self.user, self.session, session)
+    @property
+    def owner(self) -> Owner:
+        return Owner(self.user, self.session)
 
     def about(self) -> str:
         return "\n".join((self.id, self.issuer, self.user, self.session))

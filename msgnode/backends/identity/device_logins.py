@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 
 from msgnode.backends.identity.access_tokens import AccessTokens
 from msgnode.backends.identity.device_login import DeviceLogin, PendingLogin, interval_of
-from msgnode.backends.identity.grants import Journal
+from msgnode.backends.identity.grants import Journal, owner_of
 from msgnode.backends.identity.oidc_provider import OIDCProvider
 from msgnode.backends.identity.sealing import Unsealable
 from msgnode.backends.identity.token_endpoint import DeviceAuthorization
@@ -84,11 +84,11 @@ class DeviceLogins:
         issuer = provider.options.issuer
         self._check_room(session, issuer)
         self._check_share(session, issuer, message)
+        owner = owner_of(session)
         found = await self._access.endpoint(provider).authorize_device(" ".join(scopes))
         self._check_room(session, issuer)  # others came meanwhile
         self._check_share(session, issuer, message)
-        if session.ended:
-            raise Rejected("this session has ended", 410, "no-session")
+        owner.check(session)
         self._cancel((session, issuer), Rejected("another login was begun in place of this one", 409))
         request = compose(message.id, message.type, message.from_, _to(message), {}, message.transaction)
         pending = self._pending(found, session, issuer, scopes, request)
@@ -140,8 +140,13 @@ class DeviceLogins:
         return pending
 
     async def _keep(self, pending: PendingLogin) -> None:
-        if self._access.grants.is_kept:
+        if not self._access.grants.is_kept:
+            return
+        try:
             await self._journal.put(pending.id, (KIND, msgspec.to_builtins(pending)))
+        except Rejected:
+            self._journal.remove(pending.id).addErrback(lambda why: None)  # it is refused
+            raise
 
     def _poll(
         self, pending: PendingLogin, code: str, provider: OIDCProvider, session: Session, message: Message
@@ -153,10 +158,8 @@ class DeviceLogins:
 
         async def outcome() -> dict[str, Any]:
             tokens = await login.outcome
-            if not pending.serves(session):
-                await self._access.revoke_quietly(provider, tokens.refresh_token or tokens.access_token)
-                raise Rejected("this session has another owner now", 410, "no-session")
-            value = await self._access.accept(provider, session, tokens, pending.scopes)
+            value = await self._access.accept(provider, session, pending.owner, tokens, pending.scopes)
+            pending.owner.check(session)
             return {"code": 200, "value": value}
 
         over: Deferred[Any] = Deferred.fromCoroutine(outcome())
@@ -211,7 +214,7 @@ class DeviceLogins:
                 code = self._access.grants.keys.open(pending.sealed, pending.about()).decode()
             except (Unsealable, Rejected):
                 provider = None
-            if provider is None or session is None or not pending.serves(session):
+            if provider is None or session is None or not pending.owner.has(session):
                 self._journal.remove(key).addErrback(lambda why: None)
                 continue
             self._poll(pending, code, provider, session, decode(pending.request.encode()))

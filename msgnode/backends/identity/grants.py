@@ -9,7 +9,7 @@ same verified user, or the client with the same session token.
 from collections import Counter
 from collections.abc import Callable, Iterator
 from secrets import token_hex
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from twisted.internet.defer import Deferred
@@ -32,6 +32,7 @@ class GrantHolder(Protocol):
     runtime: str
     identity: str
     token_hash: bytes
+    connection: Any
     ended: bool
 
 
@@ -51,6 +52,36 @@ def serves(user: str, token_hash: str, session: GrantHolder) -> bool:
     if user and session.identity == user:
         return True
     return bool(session.token_hash) and session.token_hash.hex() == token_hash
+
+
+class Owner(NamedTuple):
+    """
+    Whose a session was when it asked for something: its verified user, and the hash of its session token. A
+    client that knows no session tokens has the session as long as it is connected: then `connection` is it.
+    """
+
+    user: str
+    token_hash: str
+    connection: object | None = None
+
+    def has(self, session: GrantHolder) -> bool:
+        if self.connection is not None and not session.token_hash:
+            return self.connection is session.connection
+        return serves(self.user, self.token_hash, session)
+
+    def check(self, session: GrantHolder) -> None:
+        """
+        Rejected (410) if the session has ended, or somebody else has it now.
+        """
+        if session.ended:
+            raise Rejected("this session has ended", 410, "no-session")
+        if not self.has(session):
+            raise Rejected("this session has another owner now", 410, "no-session")
+
+
+def owner_of(session: GrantHolder) -> Owner:
+    is_nameless = not session.identity and not session.token_hash
+    return Owner(session.identity, session.token_hash.hex(), session.connection if is_nameless else None)
 
 
 class Grant(msgspec.Struct, kw_only=True):

@@ -53,7 +53,7 @@ class Logins(Service):
         self._sessions = sessions
         self._slices = slices
         self._searches = 0
-        self._journal = KeyedJournal(state / FILE if state is not None else None, run)
+        self._journal = KeyedJournal(state / FILE if state is not None else None, clock, run)
         kept = Grants(None, self._journal, lambda: options.max_refresh_tokens)
         self.access = AccessTokens(options, tokens, kept, wall)
         self.devices = DeviceLogins(options, self.access, tokens, self._journal, answer, clock, wall, trusted)
@@ -77,7 +77,7 @@ class Logins(Service):
     def stopService(self) -> Deferred[None]:
         super().stopService()
         self.devices.stop()
-        return self._journal.written().addErrback(lambda why: None)  # the journal has logged it
+        return self._journal.close()
 
     def ended(self, session: Session) -> None:
         """

@@ -7,6 +7,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from msgnode.backends.identity.access_tokens import NotLoggedIn
+from msgnode.backends.identity.grants import owner_of
 from msgnode.backends.identity.login_page import login_url, scopes_of, text
 from msgnode.backends.identity.logins import Logins
 from msgnode.backends.identity.oidc_provider import OIDCProvider
@@ -35,7 +36,19 @@ class TokenRequests:
             params = {"resources": params}
         if params is not None and not isinstance(params, dict):
             raise Rejected("'params' must be an object")
-        return Deferred.fromCoroutine(METHODS[method](self, message, params or {}, session))
+        return Deferred.fromCoroutine(self._answer(method, message, params or {}, session))
+
+    async def _answer(
+        self, method: str, message: Message, params: dict[str, Any], session: Session
+    ) -> Message:
+        """
+        The answer to the client that asked: once it has lost its connection, who has its session now would
+        get it.
+        """
+        owner = owner_of(session)
+        found = await METHODS[method](self, message, params, session)
+        owner.check(session)
+        return found
 
     async def _get_access_token(self, message: Message, params: dict[str, Any], session: Session) -> Message:
         """

@@ -7,9 +7,10 @@ import hmac
 import re
 from base64 import b64encode
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple, cast
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, TimeoutError
 from twisted.internet.endpoints import clientFromString
 from twisted.internet.interfaces import ITCPTransport
 from twisted.internet.protocol import Factory, Protocol
@@ -75,6 +76,7 @@ class CommandLine(Protocol):
         self._waiting = [(_PASSWORD, password)] + [(_PROMPT, command) for command in [*commands, "quit"]]
         self._output = bytearray()
         self._seen = 0
+        self._is_over = False
 
     def dataReceived(self, data: bytes) -> None:
         self._output += data
@@ -85,6 +87,9 @@ class CommandLine(Protocol):
             awaited, answer = self._waiting[0]
             found = self._output.find(awaited, self._seen)
             if found < 0:
+                if self._output.find(_PASSWORD, self._seen) >= 0:
+                    self._fail("the TURN server refuses the password of its command line")
+                    self._abort()
                 return
             self._seen = found + len(awaited)
             del self._waiting[0]
@@ -92,18 +97,25 @@ class CommandLine(Protocol):
             self.transport.write(answer.encode() + b"\n")
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        over, self.over = self.over, Deferred()
         if self._waiting:
-            over.errback(Rejected("the TURN server does not answer properly", 502, "back-end"))
+            self._fail("the TURN server does not answer properly")
         else:
-            over.callback(bytes(self._output))
+            self._end(bytes(self._output))
+
+    def _fail(self, text: str) -> None:
+        self._end(Failure(Rejected(text, 502, "back-end")))
+
+    def _end(self, result: bytes | Failure) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self.over.callback(result)
 
     def _cancelled(self, over: Deferred[bytes]) -> None:
+        self._is_over = True
         self._abort()
 
     def _abort(self) -> None:
-        assert ITCPTransport.providedBy(self.transport)
-        self.transport.abortConnection()
+        cast(ITCPTransport, self.transport).abortConnection()
 
 
 class _QuietFactory(Factory):
@@ -126,20 +138,20 @@ class Coturn:
         self._reactor = reactor
         self._is_cut = False
 
-    async def sessions(self, text: str) -> list[RelaySession]:
+    async def sessions(self, *texts: str) -> list[RelaySession]:
         """
-        The sessions whose user name contains the text.
+        The sessions whose user name contains one of the texts.
         """
-        output = await self._run([f"psp {text}"])
+        output = await self._run([f"psp {text}" for text in texts])
         starts = [match.start() for match in _SESSION.finditer(output)]
-        parts = [output[start:end] for start, end in zip(starts, [*starts[1:], len(output)], strict=True)]
-        total = _TOTAL.search(output)
-        if total is not None and int(total[1]) > len(parts) and not self._is_cut:
+        parts = [output[start:end] for start, end in pairwise([*starts, len(output)])]
+        total = sum(int(found[1]) for found in _TOTAL.finditer(output))
+        if total > len(parts) and not self._is_cut:
             self._is_cut = True
             log.error(
                 "coturn lists {some} of {all} sessions: raise its cli-max-output-sessions",
                 some=len(parts),
-                all=int(total[1]),
+                all=total,
             )
         return [_session_of(part) for part in parts]
 
@@ -160,6 +172,8 @@ class Coturn:
             output: bytes = await connection.over
         except Rejected:
             raise
+        except TimeoutError:
+            raise Rejected("the TURN server does not answer", 504, "back-end") from None
         except Exception as why:
             raise Rejected(f"Error contacting the TURN server: {why}"[:200], 504, "back-end") from None
         return output

@@ -89,8 +89,9 @@ class EmbeddedBroker:
         return self._granted(message, changed)
 
     async def _delete(self, message: Message, found: Reservation) -> Message:
-        await self._reservations.delete(found)
-        return message.reply({"code": 200, "value": {"id": found.id}})
+        failure = await self._reservations.delete(found)
+        ended = {"id": found.id}
+        return message.reply({"code": 200, "value": {**ended, "relay": failure} if failure else ended})
 
     def _read(self, message: Message, id: str, session: Session) -> Message:
         if id:

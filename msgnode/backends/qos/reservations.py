@@ -1,8 +1,10 @@
 """
 The reservations of a node: what is granted of the relay's capacity, until when, and to whom.
 
-A reservation that has ended is taken off the relay: its sessions there are cancelled, as long as its
-credentials would open new ones.
+A reservation that has ended is taken off the relay: its sessions there are cancelled. Credentials may outlive
+their reservation, since a change may make it shorter. Therefore each id begins with the name of this node at
+the relay, which outlives a restart, and as long as any credentials are valid the node cancels each session
+with its name whose reservation is not granted.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -30,7 +32,9 @@ log = Logger()
 
 FILE = "reservations.jsonl"
 SWEEP_SECONDS = 5.0  # between two looks for sessions of reservations that have ended
-PREFIX = "msgnode-"
+MARGIN_SECONDS = 600  # that the node looks longer than needed: the time on disk changes less often
+NODE = "node"  # the key in the file, beside the ids of reservations
+MAX_CUTS = 100  # reservations about which the relay is asked together
 WARNED_SECONDS = 600.0  # after a warning, during which another overuse ends the reservation
 OVERUSE, ENDED = "overuse", "ended"
 
@@ -40,8 +44,18 @@ class Relay(Protocol):
     The relay, as reservations need it (Coturn).
     """
 
-    async def sessions(self, text: str) -> list[RelaySession]: ...
+    async def sessions(self, *texts: str) -> list[RelaySession]: ...
     async def cancel(self, sessions: list[RelaySession]) -> None: ...
+
+
+class RelayName(msgspec.Struct):
+    """
+    The name of this node at the relay, with which the ids of its reservations begin; `until` then, in seconds
+    since 1970, credentials with it may be valid.
+    """
+
+    prefix: str
+    until: int = 0
 
 
 class Conflict(Rejected):
@@ -94,10 +108,12 @@ class Reservations(Service):
         self._find = find
         self._clock = clock
         self._wall = wall
-        self._journal = KeyedJournal(state / FILE if state is not None else None, run)
+        self._journal = KeyedJournal(state / FILE if state is not None else None, clock, run)
         self._granted: dict[str, Reservation] = {}
         self._timers: dict[str, IDelayedCall] = {}
-        self._over: dict[str, int] = {}  # until when the credentials of ended ones would be valid
+        self._name = RelayName(f"msgnode-{token_hex(4)}-")
+        self._cuts: list[tuple[str, Deferred[str]]] = []  # reservations whose sessions are to be cancelled
+        self._is_cutting = False
         self._sweeping = LoopingCall(self._sweep)
         self._sweeping.clock = clock
 
@@ -114,14 +130,18 @@ class Reservations(Service):
         Goes on with the reservations of before a restart whose sessions are still here.
         """
         super().startService()
-        for id, value in self._journal.read().items():
+        kept = self._journal.read()
+        if NODE in kept:
+            self._name = msgspec.convert(kept.pop(NODE), RelayName)
+        for id, value in kept.items():
             found = msgspec.convert(value, Reservation)
             session = self._find(found.runtime)
+            is_ours = session is not None and found.belongs_to(session) and id.startswith(self._name.prefix)
             self._granted[id] = found
-            if session is None or not found.belongs_to(session) or found.until <= self._wall():
-                self._end(found)
-            else:
+            if is_ours and found.until > self._wall():
                 self._set_timer(found)
+            else:
+                self._end(found)
         window = self._options.overuse_seconds
         self._sweeping.start(min(SWEEP_SECONDS, window / 2 if window else SWEEP_SECONDS), now=False)
 
@@ -132,7 +152,7 @@ class Reservations(Service):
         self._timers.clear()
         if self._sweeping.running:
             self._sweeping.stop()
-        return self._journal.written().addErrback(lambda why: None)  # the journal has logged it
+        return self._journal.close()
 
     def now(self) -> float:
         return self._wall()
@@ -196,7 +216,7 @@ class Reservations(Service):
     ) -> Reservation:
         self._check(wanted, session)
         made = Reservation(
-            id=f"{PREFIX}{token_hex(8)}",
+            id=f"{self._name.prefix}{token_hex(8)}",
             runtime=session.runtime,
             user=session.identity,
             token=session.token_hash.hex(),
@@ -221,6 +241,7 @@ class Reservations(Service):
         before = self._granted.get(made.id)
         self._granted[made.id] = made  # at once, so that others see it in `left`
         self._set_timer(made)
+        self._note_credentials(made.until)
         try:
             await self._journal.put(made.id, msgspec.to_builtins(made))
         except Rejected:
@@ -229,9 +250,19 @@ class Reservations(Service):
             elif made.id in self._granted:
                 self._granted[made.id] = before
                 self._set_timer(before)
+                self._journal.put(before.id, msgspec.to_builtins(before)).addErrback(lambda why: None)
             raise
         if made.id not in self._granted:
             raise Rejected(f"reservation {made.id!r} has ended meanwhile"[:200], 404)
+
+    def _note_credentials(self, until: int) -> None:
+        """
+        Keeps until when credentials are valid. It is on disk before what is written after it.
+        """
+        if until > self._name.until:
+            self._name.until = until + MARGIN_SECONDS
+            kept = self._journal.put(NODE, msgspec.to_builtins(self._name))
+            kept.addErrback(lambda why: None)  # the journal has logged it
 
     def _set_timer(self, made: Reservation) -> None:
         timer = self._timers.pop(made.id, None)
@@ -239,11 +270,11 @@ class Reservations(Service):
             timer.cancel()
         self._timers[made.id] = self._clock.callLater(max(made.until - self._wall(), 0), self._end, made)
 
-    async def delete(self, found: Reservation) -> None:
+    async def delete(self, found: Reservation) -> str:
         """
-        Ends a reservation, and its sessions at the relay.
+        Ends a reservation, and its sessions at the relay. Returns why it may still carry packets, or "".
         """
-        await self._end(found)
+        return await self._end(found)
 
     async def take_back(self, found: Reservation) -> str:
         """
@@ -269,7 +300,6 @@ class Reservations(Service):
         if timer is not None and timer.active():
             timer.cancel()
         self._warnings.pop(made.id, None)
-        self._over[made.id] = max(made.until, int(self._wall()))
         self._journal.remove(made.id).addErrback(lambda why: None)  # the journal has logged it
         return self._cut(made.id)
 
@@ -277,14 +307,34 @@ class Reservations(Service):
 
     def _cut(self, id: str) -> Deferred[str]:
         """
-        Fires with why its sessions could not be cancelled now, or "".
+        Fires with why its sessions could not be cancelled now, or "". What ends while the relay is asked
+        about others waits, and is asked about together.
         """
-        done = Deferred.fromCoroutine(self._cancel(id))
-        return done.addErrback(self._failed)
+        if len(self._cuts) >= MAX_CUTS:
+            return succeed("very many reservations end now; its turn is at the next look")
+        cut: Deferred[str] = Deferred()
+        self._cuts.append((id, cut))
+        if not self._is_cutting:
+            self._cut_all()
+        return cut
 
-    async def _cancel(self, id: str) -> str:
-        of_it = [each for each in await self._relay.sessions(id) if each.user.endswith(f":{id}")]
-        await self._relay.cancel(of_it)
+    def _cut_all(self) -> None:
+        cuts, self._cuts = self._cuts, []
+        self._is_cutting = True
+        done = Deferred.fromCoroutine(self._cancel({id for id, _ in cuts}))
+        done.addErrback(self._failed).addCallback(self._have_cut, cuts)
+        done.addErrback(lambda why: log.failure("an end of a reservation could not be told", why))
+
+    def _have_cut(self, failure: str, cuts: list[tuple[str, Deferred[str]]]) -> None:
+        self._is_cutting = False
+        if self._cuts:
+            self._cut_all()
+        for _, cut in cuts:
+            cut.callback(failure)
+
+    async def _cancel(self, ids: set[str]) -> str:
+        found = await self._relay.sessions(*sorted(ids))
+        await self._relay.cancel([each for each in found if each.reservation in ids])
         self.failures = 0
         return ""
 
@@ -299,23 +349,19 @@ class Reservations(Service):
 
     def _sweep(self) -> Deferred[Any]:
         """
-        Cancels what was relayed again with the credentials of a reservation that has ended, and ends those
-        that are overused.
+        Cancels what is relayed with the credentials of a reservation that has ended, and ends those that are
+        overused.
         """
         return Deferred.fromCoroutine(self._sweep_all()).addErrback(self._failed)
 
     async def _sweep_all(self) -> None:
-        if not self._over and not (self._granted and self._options.overuse_seconds):
+        if self._wall() > self._name.until and not self.failures:
             return
-        now = self._wall()
-        found = await self._relay.sessions(PREFIX)
-        strays = [each for each in found if each.reservation in self._over]
-        await self._relay.cancel(strays)
+        found = await self._relay.sessions(self._name.prefix)
+        of_this_node = [each for each in found if each.reservation.startswith(self._name.prefix)]
+        await self._relay.cancel([each for each in of_this_node if each.reservation not in self._granted])
         self.failures = 0
-        self._police(found)
-        known = {each.reservation for each in strays}
-        for id in [id for id, until in self._over.items() if until < now and id not in known]:
-            del self._over[id]
+        self._police(of_this_node)
 
     def _police(self, found: list[RelaySession]) -> None:
         """

@@ -255,6 +255,58 @@ class OwnerTests(LoginCase):
         self.assertEqual(401, self.ask("refreshAccessToken", client=thief)["code"])
         self.assertEqual([], self.ask("getIdentities", client=thief)["value"])
 
+    def test_who_takes_the_session_over_during_a_login_gets_nothing(self) -> None:
+        """
+        Who opens the session while its provider answers gets neither the access token nor the login: 410, and
+        the login is revoked.
+        """
+        self.openid.codes["c1"] = "verifier"
+
+        thief = self.take_over_during("getAccessToken", {"code": "c1", "code_verifier": "verifier"})
+
+        self.assertEqual([410], thief)
+        self.assertEqual(set(), self.openid.refreshing)
+        self.assertEqual(0, len(self.node.logins.access.grants))
+
+    def test_who_takes_the_session_over_during_a_refresh_gets_nothing(self) -> None:
+        """
+        Who opens the session while its login is refreshed, or its assertion made, gets none of these.
+        """
+        for method in ("refreshAccessToken", "refreshAssertion", "generateAssertion"):
+            self.log_in()
+
+            self.assertIn(self.take_over_during(method), ([401], [410]), method)
+
+    def test_who_takes_the_session_over_while_a_device_login_begins_gets_nothing(self) -> None:
+        """
+        Who opens the session before the provider has given a code for its device has no part in that login.
+        """
+        self.assertEqual([410], self.take_over_during("getAccessToken"))
+        self.openid.device = "ann"
+        self.wait(30)
+
+        self.assertEqual((0, 0), (len(self.node.logins.devices), len(self.node.logins.access.grants)))
+
+    def test_client_without_a_session_token_logs_in(self) -> None:
+        """
+        A client that knows no session tokens gets its access token while it is connected.
+        """
+        self.node.sessions.void_token(self.client.session)
+
+        self.log_in()
+
+    def take_over_during(self, method: str, params: Any = None) -> list[int]:
+        """
+        The client loses its connection while the provider answers; the codes that the next one gets, which
+        has its session then.
+        """
+        body = {"method": method, **({"params": params} if params is not None else {})}
+        self.client.tell({"id": 7, "type": "execute", "from": f"{RUNTIME}/idm", "to": IDM, "body": body})
+        self.client.drop()
+        self.client = self.node.client(RUNTIME)
+        self.node.world.pump()
+        return [message["body"]["code"] for message in self.client.take()]
+
     def test_end_of_the_session_ends_the_login(self) -> None:
         """
         When a session ends, its refresh token is forgotten.

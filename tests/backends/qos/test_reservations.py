@@ -2,18 +2,26 @@
 Reservations of relay bandwidth at the embedded QoS broker, by messages.
 """
 
+from pathlib import Path
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
+from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.backends.qos.coturn import CommandLine, RelaySession, credentials
+from msgnode.backends.qos.coturn import DEADLINE_SECONDS, CommandLine, Coturn, RelaySession, credentials
+from msgnode.backends.qos.embedded_broker import broker_addresses
 from msgnode.backends.qos.reservation import Wanted
-from msgnode.backends.qos.reservations import SWEEP_SECONDS, Reservations
+from msgnode.backends.qos.reservations import FILE, SWEEP_SECONDS, Reservations
+from msgnode.policy.language.program import Program
 from msgnode.protocol.errors import Rejected
+from msgnode.storage.keyed_journal import RETRY_SECONDS
 from tests.support.fakes import Client, MemoryNode, directory
 from tests.support.world import World
 
+TOP = Path(__file__).parents[3]
 QOS = "domain://qos-broker.example.org/reservation"
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
 OPTIONS = {
@@ -180,19 +188,107 @@ class ReservationTests(ReservationCase):
 
         self.assertEqual([], self.relay.held)
 
+    def test_what_ends_together_is_asked_about_together(self) -> None:
+        """
+        While the relay is asked about one reservation, all others that end wait for one more question. Beyond
+        a hundred the next look is for them.
+        """
+        made = [self.reserve(up=1, down=1, seconds=60) for _ in range(4)]
+        self.relay.slow = Deferred()
+        clients = [self.client] * 4
+        for each, client in zip(made, clients, strict=True):
+            self.use(each)
+            client.post(QOS, "delete", body={"value": {"id": each["id"]}})
+        slow, self.relay.slow = self.relay.slow, None
+        slow.callback(None)
+
+        self.assertEqual([200] * 4, [each["body"]["code"] for each in self.client.take()])
+        self.assertEqual(([], 2), (self.relay.held, self.relay.listings))
+
+    def test_many_that_end_at_once(self) -> None:
+        """
+        Beyond a hundred that wait for the relay its next look finds what they relay, and the answer says so.
+        """
+        self.node.config.qos.max_reservations_per_session = 200
+        made = [self.reserve(up=1, down=1) for _ in range(102)]
+        self.relay.slow = Deferred()
+        for each in made:
+            self.use(each)
+            self.client.post(QOS, "delete", body={"value": {"id": each["id"]}})
+        slow, self.relay.slow = self.relay.slow, None
+        slow.callback(None)
+        self.assertEqual(1, len(self.relay.held))
+        told = [each["body"]["value"] for each in self.client.take()]
+        self.assertEqual(["at the next look"], [each["relay"][-16:] for each in told if "relay" in each])
+        self.node.clock.advance(SWEEP_SECONDS)
+
+        self.assertEqual([], self.relay.held)
+
+    def test_example_of_policies_holds_at_each_address(self) -> None:
+        """
+        With etc/policies/reservations.json a client without an identity reserves and changes nothing, at
+        whatever address of the broker.
+        """
+        made = self.reserve()
+        sets = (TOP / "etc/policies/reservations.json").read_bytes()
+        self.node.enforcement.use(Program([("reservations.json", sets)]), 1)
+
+        for address in broker_addresses("example.org"):
+            for kind in ("create", "update"):
+                value = {**WANTED, "id": made["id"], "up": 1, "down": 1}
+                body = self.ask(kind, value, resource="/reservation", to=address)
+                self.assertEqual((403, "Blocked by policy"), (body["code"], body["desc"]), address)
+        self.assertEqual(1, len(self.reservations))
+
+    def test_first_credentials_open_nothing_after_a_reservation_was_made_shorter(self) -> None:
+        """
+        What is relayed with the credentials of before a change that made the reservation shorter is cancelled
+        after its end, as long as they are valid.
+        """
+        made = self.reserve(seconds=14_000)
+        self.ask("update", {"id": made["id"], "seconds": 1})
+        for seconds in (10, 7000, 6900):
+            self.node.clock.advance(seconds)
+            self.use(made)
+            self.node.clock.advance(SWEEP_SECONDS)
+
+            self.assertEqual([], self.relay.held)
+
+    def test_credentials_of_an_ended_reservation_open_nothing_after_a_restart(self) -> None:
+        """
+        A node that was restarted cancels what is relayed with the credentials of a reservation that had ended
+        before, and leaves that of other nodes alone.
+        """
+        state = str(directory(self))
+        self.node = self.make_node(state)
+        self.client = self.node.client(ANN)
+        made = self.reserve()
+        self.ask("delete", {"id": made["id"]})
+        self.reservations.stopService()
+        self.node = self.make_node(state)
+        other = RelaySession("9", "1800000000:msgnode-1f2e3d4c-00112233")
+        self.relay.held = [other]
+        self.use(made)
+        self.node.clock.advance(SWEEP_SECONDS)
+
+        self.assertEqual([other], self.relay.held)
+
     def test_relay_that_cannot_be_told_is_told_again(self) -> None:
         """
-        While the relay's command line does not answer the end is tried again, and the log says so once.
+        While the relay's command line does not answer the end is tried again; the answer says that it may
+        still carry packets.
         """
         made = self.reserve()
         self.use(made)
         self.relay.refuses = True
-        self.assertEqual(200, self.ask("delete", {"id": made["id"]})["code"])
+        body = self.ask("delete", {"id": made["id"]})
         self.node.clock.advance(SWEEP_SECONDS)
         self.relay.refuses = False
         self.node.clock.advance(SWEEP_SECONDS)
 
         self.assertEqual([], self.relay.held)
+        value = {"id": made["id"], "relay": "Error contacting the TURN server"}
+        self.assertEqual({"code": 200, "value": value}, body)
 
     def test_limits(self) -> None:
         """
@@ -256,6 +352,34 @@ class ReservationTests(ReservationCase):
         node.clock.advance(60)
         self.assertEqual(([], 0), (self.relay.held, len(self.reservations)))
 
+    def test_refused_by_the_disk(self) -> None:
+        """
+        What was answered 503 because the disk took nothing is not there after a restart; what was deleted
+        meanwhile is not, either.
+        """
+        state = directory(self)
+        self.node = self.make_node(str(state))
+        self.client = self.node.client(ANN)
+        changed, deleted = self.reserve(up=100), self.reserve(up=100)
+        kept = (state / FILE).read_bytes()
+        (state / FILE).unlink()
+        (state / FILE).mkdir()
+        codes = [
+            self.ask("create", {**WANTED, "up": 1})["code"],
+            self.ask("update", {"id": changed["id"], "up": 200})["code"],
+            self.ask("delete", {"id": deleted["id"]})["code"],
+        ]
+        (state / FILE).rmdir()
+        (state / FILE).write_bytes(kept)
+        self.node.clock.advance(RETRY_SECONDS)
+        token_hash = self.client.session.token_hash
+        node = MemoryNode(world=World, qos=OPTIONS, state=str(state))
+        node.client(ANN).session.token_hash = token_hash
+        node.world.reservations.startService()
+
+        self.assertEqual([503, 503, 200], codes)
+        self.assertEqual([(changed["id"], 100)], [(each.id, each.up) for each in node.world.reservations])
+
     def test_public_broker_has_none(self) -> None:
         """
         With a broker of the public API a reservation is 501, in words.
@@ -273,8 +397,6 @@ class CommandLineTests(SynchronousTestCase):
     """
 
     def run_with(self, *pieces: bytes) -> tuple[Any, bytes]:
-        from twisted.internet.testing import StringTransport
-
         line, transport = CommandLine("pw", ["psp x"]), StringTransport()
         over = line.over
         line.makeConnection(transport)
@@ -294,11 +416,81 @@ class CommandLineTests(SynchronousTestCase):
 
     def test_wrong_password(self) -> None:
         """
+        A command line that asks for the password again refuses it, and is not asked for longer.
+        """
+        over, written = self.run_with(b"Enter password: ", b"\r\nEnter password: ")
+
+        why = self.failureResultOf(over, Rejected).value
+        self.assertEqual((502, b"pw\n"), (why.code, written))
+        self.assertIn("refuses the password", str(why))
+
+    def test_ends_too_early(self) -> None:
+        """
         A connection that ends before the command has run is a failure.
         """
-        over, _ = self.run_with(b"Enter password: ", b"Enter password: ")
+        over, _ = self.run_with(b"Enter password: ", b"> ")
 
         self.assertEqual(502, self.failureResultOf(over).value.code)
+
+
+class CoturnTests(SynchronousTestCase):
+    """
+    coturn's command line at the end of a wire in memory.
+    """
+
+    def setUp(self) -> None:
+        self.clock, self.lines = MemoryReactorClock(), []
+
+    def start(self, request: Any, *answers: bytes) -> Deferred[Any]:
+        """
+        Begin a request; coturn answers each line that it gets after the password with one of these.
+        """
+        done = Deferred.fromCoroutine(request)
+        _, _, factory, _, _ = self.clock.tcpClients[-1]
+        line, self.transport = factory.buildProtocol(None), StringTransport()
+        line.makeConnection(self.transport)
+        line.dataReceived(b"Enter password: ")
+        for answer in (b"", *answers):
+            line.dataReceived(answer + b"\r\n> ")
+        self.line = line
+        return done
+
+    def coturn(self) -> Coturn:
+        return Coturn("127.0.0.1:5766", lambda: "pw", self.clock)
+
+    def test_empty_listing(self) -> None:
+        """
+        A relay without sessions of that name has none, which is no failure.
+        """
+        done = self.start(self.coturn().sessions("msgnode-a"), b"\r\n  Total sessions: 0\r\n")
+        self.line.connectionLost(Failure(ConnectionDone()))
+
+        self.assertEqual([], self.successResultOf(done))
+
+    def test_no_answer(self) -> None:
+        """
+        A command line that does not answer is a failure in words after five seconds, and once.
+        """
+        done = self.start(self.coturn().sessions("msgnode-a"))
+        self.clock.advance(DEADLINE_SECONDS)
+        self.line.connectionLost(Failure(ConnectionDone()))
+
+        self.assertEqual("the TURN server does not answer", str(self.failureResultOf(done, Rejected).value))
+
+    def test_listing_of_several(self) -> None:
+        """
+        Several names are asked for by one connection, and the sessions of all are found.
+        """
+        one = b"    1) id=001, user <1:a>:\r\n    started 7 secs ago\r\n  Total sessions: 1\r\n"
+        none = b"  Total sessions: 0\r\n"
+        two = one.replace(b"001", b"002").replace(b"<1:a>", b"<1:c>")
+        done = self.start(self.coturn().sessions("a", "b", "c"), one, none, two)
+        self.line.connectionLost(Failure(ConnectionDone()))
+
+        self.assertEqual(
+            [RelaySession("001", "1:a", 7), RelaySession("002", "1:c", 7)], self.successResultOf(done)
+        )
+        self.assertEqual(b"pw\npsp a\npsp b\npsp c\nquit\n", self.transport.value())
 
 
 class PolicingTests(ReservationCase):
