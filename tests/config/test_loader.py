@@ -12,8 +12,8 @@ import pytest
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.loader import RENAMED, check, load
-from msgnode.config.schema import Config, ConfigError, IdentityProvider, Listen, Share
-from msgnode.config.sections import Section
+from msgnode.config.schema import Config, ConfigError, IdentityProvider, Listen
+from msgnode.config.sections import Section, Share
 from tests.support.fakes import directory
 
 
