@@ -46,7 +46,7 @@ class Domain(BaseHTTPRequestHandler):
     is_up = threading.Event()
 
     def do_GET(self) -> None:
-        url = f"http://127.0.0.1:{self.server.server_address[1]}/live"
+        url = f"http://{self.headers['Host']}/live"
         found = {"/b.ps.js": activating(STUB), "/b.ps.json": f'{{"configuration": {{"url": "{url}"}}}}'}
         if self.path == "/live" and not self.is_up.is_set():
             self.close_connection = True  # as one that is away
