@@ -5,14 +5,15 @@ Summaries are additive: `combine` gets the same sums, however the log was divide
 run over everything and many small runs give the same results.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 Transform = Callable[[DataFrame], DataFrame]
+TOTALS = "table string, measure string, total long, rows long"
 Source = Literal["lines", "messages", "events", "exchanges", "lives", "decisions"]
 
 
@@ -53,6 +54,18 @@ def totals(question: Analysis, parts: DataFrame) -> DataFrame:
     """
     assert question.whole is not None
     return totals_of(question.whole(parts), question.name, *question.sums)
+
+
+def totals_of_values(
+    question: Analysis, values: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, str, int, int]]:
+    """
+    The same as `totals`, from the rows of a table that was not cut, as rows of TOTALS.
+    """
+    return [
+        (question.name, each, sum(row.get(each) or 0 for row in values), len(values))
+        for each in question.sums
+    ]
 
 
 def totals_of(rows: DataFrame, name: str, *sums: str) -> DataFrame:

@@ -13,9 +13,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from msgnode.mining.analyses import subscription_graph
-from msgnode.mining.analyses.analysis import Analysis, totals, totals_of
+from msgnode.mining.analyses.analysis import TOTALS, Analysis, totals, totals_of, totals_of_values
 from msgnode.mining.analyses.catalogue import QUESTIONS
 from msgnode.mining.analyses.columns import HOUR_NANOSECONDS
+from msgnode.mining.analyses.top_talkers import MAX_ROWS
 from msgnode.mining.execution.gathering import gathered
 from msgnode.mining.execution.stored_table import StoredTable
 from msgnode.mining.pipeline import pseudonyms
@@ -87,6 +88,7 @@ class MiningRun:
         most_parts: int = MAX_PARTS,
         most_tail: int = MAX_TAIL,
     ) -> None:
+        self._spark = spark
         self._options = options
         self._say = say
         self._logs = LogFiles(spark, options.logs)
@@ -164,11 +166,7 @@ class MiningRun:
         )
         self._say("computing the subscription graph")
         standing, published = tables["subscriptions"].rows, tables["publications"].rows
-        cut = [
-            totals(question, summaries(question))
-            for question in self._questions
-            if question.whole is not None
-        ]
+        cut = self._totals(tables, summaries)
         lonely = subscription_graph.all_orphans(standing, published)
         cut.append(totals_of(lonely, "orphans", "observers"))
         return tables | self._output.write_tables(
@@ -178,6 +176,21 @@ class MiningRun:
                 "totals": reduce(DataFrame.unionAll, cut).orderBy("table", "measure"),
             }
         )
+
+    def _totals(
+        self, tables: dict[str, StoredTable], summaries: Callable[[Analysis], DataFrame]
+    ) -> list[DataFrame]:
+        """
+        The totals of the tables that may be cut; of a table with fewer rows than that, from its own rows.
+        """
+        asked, known = [], []
+        for question in self._questions:
+            values = tables[question.name].values
+            if question.whole is not None and values is not None and len(values) < MAX_ROWS:
+                known += totals_of_values(question, values)
+            elif question.whole is not None:
+                asked.append(totals(question, summaries(question)))
+        return [*asked, self._spark.createDataFrame(known, TOTALS)] if known else asked
 
     def _stories(self, batches: list[Batch], tables: dict[str, StoredTable]) -> dict[str, StoredTable]:
         """

@@ -45,7 +45,7 @@ SECTIONS = (
 _CAUSES = 1000  # of refusals, to find out who sent most
 # The rows of each table that are looked at.
 _HEADS = {
-    "ill_typed": 100, "silences": 100, "anomalies": 20, "storms": 100, "failures": 200, "repetitions": 200,
+    "ill_typed": 100, "silences": 1000, "anomalies": 20, "storms": 100, "failures": 200, "repetitions": 200,
     "orphans": 1,
 }  # fmt: skip
 

@@ -3,6 +3,7 @@ Each question on a table of ten rows or so, with answers reckoned by hand.
 """
 
 import pytest
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses import (
@@ -14,7 +15,7 @@ from msgnode.mining.analyses import (
     top_talkers,
     volume,
 )
-from msgnode.mining.analyses.analysis import totals
+from msgnode.mining.analyses.analysis import totals, totals_of_values
 from msgnode.mining.analyses.catalogue import QUESTIONS
 from msgnode.mining.analyses.columns import destination, domain, is_multicast, kind
 from msgnode.mining.execution.gathering import gathered
@@ -570,3 +571,16 @@ def test_adds_up(spark, ten, question):
     at_once, added, folded = gathered(whole, question.combine(parts), question.combine(fold(parts)))
     assert at_once == added == folded
     assert sorted(parts.dtypes) == sorted(fold(parts).dtypes)
+
+
+@pytest.mark.parametrize("question", [q for q in QUESTIONS if q.whole is not None and q.of == "messages"])
+def test_totals_of_a_table_that_is_not_cut_are_the_sums_of_its_rows(ten, question):
+    """
+    The totals from the rows of a table that was not cut are those that Spark computes from the sums.
+    """
+    parts = question.summarise(ten)
+
+    rows, expected = gathered(question.combine(parts), totals(question, parts))
+
+    found = totals_of_values(question, [row.asDict() for row in rows])
+    assert expected == [Row("table", "measure", "total", "rows")(*each) for each in found]
