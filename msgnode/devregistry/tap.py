@@ -24,7 +24,7 @@ from msgnode.config.schema import ConfigError, Listen
 from msgnode.devregistry.fault_injection import Fault
 from msgnode.devregistry.service import Registries, Rules
 from msgnode.transport.allowed_hosts import Hosts
-from msgnode.transport.listener import with_backlog
+from msgnode.transport.listener import UnixPorts, with_backlog
 from msgnode.transport.tls import options_for
 
 log = Logger()
@@ -136,11 +136,11 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
     """
     if reactor is None:
         from twisted.internet import reactor
-    endpoints = []
+    endpoints, ports = [], UnixPorts(reactor)
     for name in ("domain", "global"):
         try:
             given = options[name]
-            endpoints.append(None if given == "none" else serverFromString(reactor, with_backlog(given)))
+            endpoints.append(None if given == "none" else serverFromString(ports, with_backlog(given)))
         except Exception as why:  # each kind of endpoint raises errors of its own
             stop(f"{name}: expected an endpoint such as tcp:4567, found {given!r}: {why}")
     path = options["data"] if options["data"] == ":memory:" else Path(options["data"])

@@ -25,6 +25,7 @@ from msgnode.protocol.message import Message
 from msgnode.protocol.peer_address import peer_host
 from msgnode.sessions.session import Session
 from msgnode.transport.endpoints import QuietServerEndpoint
+from msgnode.transport.listener import remove_socket
 
 log = Logger()
 
@@ -44,21 +45,28 @@ class Embedded(Registries):
         self, place: "EmbeddedPaths", node: Node, reactor: Any, run: Callable[..., Deferred[Any]]
     ) -> None:
         config = node.config
-        domain, graph = (
-            QuietServerEndpoint(UNIXServerEndpoint(reactor, place.socket(name), BACKLOG, 0o600, wantPID=True))
-            if wanted
-            else None
-            for name, wanted in (
-                (DOMAIN_SOCKET, config.registry.url == "embedded"),
-                (GLOBAL_SOCKET, config.global_registry.url == "embedded"),
+        paths = [
+            place.socket(name) if url == "embedded" else None
+            for name, url in (
+                (DOMAIN_SOCKET, config.registry.url),
+                (GLOBAL_SOCKET, config.global_registry.url),
             )
+        ]
+        domain, graph = (
+            None
+            if path is None
+            else QuietServerEndpoint(UNIXServerEndpoint(reactor, path, BACKLOG, 0o600, wantPID=False))
+            for path in paths
         )
         rules = Rules(config.registry.sweep_seconds, limits=limits_of(config.registry), named=True)
         super().__init__(place.file, reactor, domain, graph, run, rules=rules, counts=node.registry_counts)
         self._place = place
+        self._sockets = [path for path in paths if path is not None]
         self._again: IDelayedCall | None = None
 
     def startService(self) -> None:
+        for path in self._sockets:  # the directory is locked: they are of a node that was killed
+            remove_socket(path)
         try:
             super().startService()
         except NoRoom as why:

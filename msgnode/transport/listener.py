@@ -2,7 +2,11 @@
 A listening port for clients or operators, over TLS if it has a certificate.
 """
 
+import os
 import re
+import socket
+import stat
+from contextlib import suppress
 from errno import EADDRINUSE
 from typing import Any
 
@@ -10,6 +14,7 @@ from twisted.application.internet import StreamServerEndpointService
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
+from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from msgnode.config.schema import ConfigError, Listen
@@ -28,6 +33,8 @@ ELSEWHERE = (
     " tcp:0:interface=127.0.0.1 is any that is free."
 )
 BACKLOG = 4096  # of the accept queue; by default Linux takes no more
+LOCK = ".lock"  # beside a UNIX socket: Twisted's, a symbolic link to a process id
+PROBE_SECONDS = 1.0
 
 
 class Listener(StreamServerEndpointService):
@@ -45,7 +52,7 @@ class Listener(StreamServerEndpointService):
         self._listen = listen
         try:
             table = as_table(listen)
-            ports = SharedPorts(reactor) if listen.reuse_port else reactor
+            ports = UnixPorts(SharedPorts(reactor) if listen.reuse_port else reactor)
             endpoint: Any = serverFromString(ports, with_backlog(table.endpoint))
             self.tls = over_tls(table, factory, reactor) if table.cert else None
         except ConfigError as why:
@@ -131,3 +138,55 @@ def with_backlog(endpoint: str) -> str:
     if endpoint.startswith(("tcp:", "ssl:")) and "backlog=" not in endpoint:
         return f"{endpoint}:backlog={BACKLOG}"
     return endpoint
+
+
+class UnixPorts:
+    """
+    A reactor for endpoints whose UNIX sockets have no lock. The socket of a process that ended is replaced;
+    one on which a process listens is in use.
+
+    Twisted's lock names a process id, which another process may have after a power failure. In a container
+    it is the id of the node itself, which would never start again.
+    """
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+
+    def listenUNIX(
+        self, address: str, factory: Factory, backlog: int = 50, mode: int = 0o666, wantPID: int = 0
+    ) -> IListeningPort:
+        if not is_in_use(address):
+            remove_socket(address)
+        port: IListeningPort = self._reactor.listenUNIX(address, factory, backlog, mode, False)
+        return port
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reactor, name)
+
+
+def is_in_use(path: str) -> bool:
+    """
+    Does a process listen on the socket? If that cannot be found out, it does.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(PROBE_SECONDS)  # its accept queue may be full
+        try:
+            client.connect(path)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            return True
+    return True
+
+
+def remove_socket(path: str) -> None:
+    """
+    Removes a socket that no process listens on, and the lock that an earlier version left beside it. What is
+    no socket stays.
+    """
+    with suppress(OSError, ValueError):  # an abstract name is in no directory
+        if stat.S_ISSOCK(os.lstat(path).st_mode):
+            os.unlink(path)
+    with suppress(OSError, ValueError):
+        if os.path.islink(path + LOCK):
+            os.unlink(path + LOCK)

@@ -95,6 +95,29 @@ def test_newcomer(started):
     assert "for development and small domains" in again.said
 
 
+def test_locks_that_name_other_processes(started, tmp_path):
+    """
+    A node starts after kill -9 also if the process ids in locks that an earlier version left belong to other
+    processes now: one of its user, and the first process, which in a container is the node itself.
+    """
+    listen = ("--web", f"unix:{tmp_path}/web.sock", "--registry", "embedded")
+    node = NodeProcess(*listen, listeners=4)
+    node.read_until("registry: embedded")
+    node.stop(signal.SIGKILL)
+    left = [node.state / "registry.sock", node.state / "global-registry.sock", tmp_path / "web.sock"]
+    assert [True, True, True] == [path.is_socket() for path in left]
+    assert [] == [*node.state.glob("*.lock"), *tmp_path.glob("*.lock")]
+    for path, pid in zip(left, (os.getpid(), 1, os.getpid()), strict=True):
+        path.with_name(f"{path.name}.lock").symlink_to(str(pid))
+
+    again = NodeProcess(*listen, state=str(node.state), listeners=4)
+    started(again)
+    device = Lines(again.ports["line"], RUNTIME)
+
+    assert register(device) == {"code": 200}
+    device.close()
+
+
 def test_session_ends_after_a_restart(started, tmp_path):
     """
     What a session had registered is disconnected when it ends, also if the node was killed in between.

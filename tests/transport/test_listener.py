@@ -3,7 +3,9 @@ Listening ports as services.
 """
 
 import io
+import os
 import socket
+from pathlib import Path
 from typing import Any
 
 from twisted.internet.protocol import Factory
@@ -15,7 +17,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.config.schema import Listen
 from msgnode.service.process.log_format import make_observer
 from msgnode.structures.log_levels import LogLevels
-from msgnode.transport.listener import Listener
+from msgnode.transport.listener import Listener, UnixPorts
+from tests.support.fakes import directory
 
 
 class Socket:
@@ -104,3 +107,68 @@ class ListenerTests(SynchronousTestCase):
         for output in (text, lines):
             [line] = output.getvalue().splitlines()
             self.assertIn("line: listening on", line)
+
+
+class UnixSocketTests(SynchronousTestCase):
+    """
+    UNIX sockets that an earlier process left.
+    """
+
+    def setUp(self) -> None:
+        self.path = directory(self) / "web.sock"
+        self.lock = Path(f"{self.path}.lock")
+        self.bound = socket.socket(socket.AF_UNIX)
+        self.addCleanup(self.bound.close)
+
+    def listen(self) -> Reactor:
+        reactor = Reactor()
+        Listener(
+            Listen(kind="web", endpoint=f"unix:{self.path}"), Factory(), reactor
+        ).privilegedStartService()
+        return reactor
+
+    def test_the_socket_of_a_killed_process_is_replaced(self) -> None:
+        """
+        Whatever process has the id in its lock by now: one of ours, or one of another user.
+        """
+        for pid in (os.getpid(), 1):
+            with socket.socket(socket.AF_UNIX) as killed:
+                killed.bind(str(self.path))
+            self.lock.symlink_to(str(pid))
+
+            reactor = self.listen()
+
+            [(path, _, _, _, has_lock)] = reactor.unixServers
+            self.assertEqual((str(self.path), False), (path, bool(has_lock)))
+            self.assertEqual([], list(self.path.parent.iterdir()))
+
+    def test_a_socket_in_use_stays(self) -> None:
+        """
+        Another process listens on it, so this one cannot.
+        """
+        self.bound.bind(str(self.path))
+        self.bound.listen()
+
+        self.listen()
+
+        self.assertTrue(self.path.is_socket())
+
+    def test_a_file_stays(self) -> None:
+        """
+        A file is no socket, so the name is a mistake.
+        """
+        self.path.write_text("a file")
+
+        self.listen()
+
+        self.assertEqual("a file", self.path.read_text())
+
+    def test_other_ports_are_those_of_the_reactor(self) -> None:
+        """
+        Only UNIX sockets are handled in another way.
+        """
+        reactor = Reactor()
+
+        UnixPorts(reactor).listenTCP(9091, Factory())
+
+        self.assertEqual(9091, reactor.tcpServers[0][0])
