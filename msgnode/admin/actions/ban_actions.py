@@ -185,7 +185,7 @@ class BanActions(Service):
             return self._audited.run(call, plan, body.reason)
 
         steps = each_of(self._node.sessions, look)
-        return self._inspector.walk(steps, lambda: None).addCallback(planned)
+        return self._inspector.walk_to_act(steps).addCallback(planned)
 
     def _disconnecting(
         self, ban: Ban, look: Callable[[Session], None], found: list[Session]

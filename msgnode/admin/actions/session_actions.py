@@ -107,7 +107,7 @@ class SessionActions:
             plan = Plan("kick", targets, kick, is_bulk=True, number=len(found))
             return self._audited.run(call, plan, call.body.reason)
 
-        return self._inspector.walk(steps, lambda: None).addCallback(planned)
+        return self._inspector.walk_to_act(steps).addCallback(planned)
 
     @staticmethod
     def _check(call: Call) -> None:
