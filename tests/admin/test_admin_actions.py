@@ -140,6 +140,37 @@ class AccessTests(AdminCase):
         self.assertEqual(401, self.request("GET", "node", peer=ELSEWHERE).status)
         self.assertEqual(200, self.request("GET", "node", token=named, peer=ELSEWHERE).status)
 
+    def test_what_a_proxy_on_this_machine_forwards_is_not_from_this_machine(self) -> None:
+        """
+        Neither the machine's token nor figures without a token are for its clients, whether the proxy is
+        trusted or not; the audit log has the address of a client of a trusted one.
+        """
+        for trusted in ([], ["127.0.0.1"], ["127.0.0.1", "203.0.113.9"]):
+            self.node.config.trusted_proxies = trusted
+            self.net.advance(61)  # failures are limited
+            for forwarded in ("203.0.113.9", "127.0.0.1, 203.0.113.9", "nonsense"):
+                http = HTTPClient(self.net, "admin")
+                headers = {"X_Forwarded_For": forwarded}
+                self.assertEqual(401, http.request("GET", "/metrics", **headers).status, (trusted, forwarded))
+                self.assertEqual(401, self.request("GET", "node", **headers).status, (trusted, forwarded))
+                self.assertEqual({"status", "version"}, set(http.request("GET", "/live", **headers).json()))
+            self.assertEqual(200, self.request("GET", "node", X_Forwarded_For="127.0.0.1").status)
+            self.assertEqual(401, self.request("GET", "node", X_Real_IP="203.0.113.9").status)
+
+        self.node.config.trusted_proxies = ["127.0.0.1"]
+        body = {"reason": REASON, "kind": "user", "value": "x"}
+        named = self.named("operator")
+        for client in ("203.0.113.7", "203.0.113.8"):
+            forwarded = f"198.51.100.1, {client}"
+            self.assertEqual(200, self.request("POST", "bans", body, named, X_Forwarded_For=forwarded).status)
+            self.assertEqual(client, self.audit()[-1]["peer"])
+        codes = [
+            self.request("GET", "node", token="x", X_Forwarded_For="192.0.2.66").status for _ in range(7)
+        ]
+        self.assertEqual([401] * 5 + [429] * 2, codes)
+        other = self.request("GET", "node", token="x", X_Forwarded_For="192.0.2.67")
+        self.assertEqual(401, other.status)
+
     def test_guesses_are_throttled_and_a_valid_token_is_not(self) -> None:
         """
         After five failures in a minute 429, with the time to wait.
