@@ -418,7 +418,7 @@ class BanTests(AdminCase):
         """
         Until it is lifted; the refusal is in the ring with its reason.
         """
-        found = self.act("bans", kind="peer", value="192.0.2.0/24", seconds=600)
+        found = self.act("bans?confirm=9", kind="peer", value="192.0.2.0/24", seconds=600)
         self.net.advance(6)
         self.assertEqual(0, self.get("sessions?state=attached")["matched"])
         WebSocketRuntime(self.net, C)
@@ -430,6 +430,22 @@ class BanTests(AdminCase):
 
         WebSocketRuntime(self.net, C).open()
         self.assertEqual([], self.get("bans")["bans"])
+
+    def test_a_ban_that_disconnects_several_clients_is_confirmed(self) -> None:
+        """
+        By the number of the dry run, or a higher one: clients come and go. One client needs no confirmation.
+        """
+        body = {"reason": REASON, "kind": "peer", "value": "0.0.0.0/0"}
+        self.assertEqual(2, self.act("bans?dry_run=1", kind="peer", value="0.0.0.0/0")["done"])
+
+        for path in ("bans", "bans?confirm=0", "bans?confirm=1"):
+            self.assertRefused(self.request("POST", path, body), 409, "confirm=2")
+        self.assertEqual(2, self.get("sessions?state=attached")["matched"])
+        self.act("bans", kind="runtime", value=A)
+        self.act("bans?confirm=3", kind="peer", value="0.0.0.0/0")
+
+        self.net.advance(6)
+        self.assertEqual(0, self.get("sessions?state=attached")["matched"])
 
     def test_bans_by_name_and_by_user_are_applied_when_a_session_opens(self) -> None:
         """
@@ -524,7 +540,7 @@ class BanTests(AdminCase):
         A client cannot keep one in reserve, and open its session later.
         """
         waiting = TCPRuntime(self.net, C)
-        self.act("bans", kind="peer", value="192.0.2.0/24")
+        self.act("bans?confirm=9", kind="peer", value="192.0.2.0/24")
         self.net.advance(1)
 
         self.assertEqual(4410, waiting.code)
@@ -545,7 +561,7 @@ class BanTests(AdminCase):
         ):
             http = HTTPClient(self.net)
             self.assertNotEqual(403, http.request("POST", "/message", message, **sent).status, kind)
-            made = self.act("bans", kind=kind, value=value)["details"]["ban"]
+            made = self.act("bans?confirm=9", kind=kind, value=value)["details"]["ban"]
             answer = http.request("POST", "/message", message, **sent)
             self.assertRefused(answer, 403, "an operator banned this client")
             self.act(f"bans/{made['id']}", "DELETE")

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 
 from msgnode.admin.access.named_tokens import write_private
 from msgnode.admin.actions.audited import MAX_SHOWN, Audited, Plan, check_reason
-from msgnode.admin.api.endpoint import Call, Reason
+from msgnode.admin.api.endpoint import AT_MOST, Call, Reason
 from msgnode.admin.reads.inspector import Inspector
 from msgnode.admin.survey import each_of, in_slices
 from msgnode.protocol.errors import Rejected
@@ -181,7 +181,7 @@ class BanActions(Service):
 
         def planned(done: Any) -> Any:
             targets = [f"{ban.kind} {ban.value}", *(session.runtime for session in found[:MAX_SHOWN])]
-            plan = Plan("ban", targets, banned, number=len(found))
+            plan = Plan("ban", targets, banned, confirms=AT_MOST, number=len(found))
             return self._audited.run(call, plan, body.reason)
 
         steps = each_of(self._node.sessions, look)
