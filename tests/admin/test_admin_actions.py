@@ -5,7 +5,7 @@ Actions on the admin listener: who may do them, what they do, and what the audit
 import json
 from typing import Any
 
-from twisted.internet.address import IPv4Address
+from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred
 
 from msgnode.admin.access.named_tokens import ROLES
@@ -409,6 +409,14 @@ class LeaseTests(AdminCase):
         self.assertEqual(("take-back", REASON, one), (line["action"], line["reason"], line["before"]))
 
 
+class FarRuntime(TCPRuntime):
+    """
+    A device at an IPv6 address.
+    """
+
+    peer = IPv6Address("TCP", "2001:db8::7", 4000)
+
+
 class BanTests(AdminCase):
     """
     Bans and temporary limits.
@@ -604,6 +612,39 @@ class BanTests(AdminCase):
 
         self.assertEqual(before, self.get(f"sessions/{url(A)}")["session"]["refused"])
         self.assertEqual([], self.get("limits")["limits"])
+
+    def test_a_limit_that_would_never_take_effect_is_refused(self) -> None:
+        """
+        Of a network, of what is no IP address or runtimeURL, or of a text without end.
+        """
+        for kind, value, part in (
+            ("peer", "10.0.0.0/8", "expected an IP address"),
+            ("peer", "foo", "expected an IP address"),
+            ("session", "nope", "expected a runtimeURL"),
+            ("user", "", "1 to 500 characters"),
+            ("user", "x" * 501, "1 to 500 characters"),
+            ("origin", "http://x", "session, user, peer"),
+        ):
+            body = {"reason": REASON, "kind": kind, "value": value, "rate_messages": 5}
+            self.assertRefused(self.request("POST", "limits", body), 400, part)
+        self.assertEqual([], self.get("limits")["limits"])
+
+    def test_a_limit_of_an_ipv6_address_is_one_of_its_network(self) -> None:
+        """
+        As every limit of an IP address: its client has all of a /64.
+        """
+        client = FarRuntime(self.net, C).open()
+        for value in ("2001:db8::9", "2001:db8::/64", "2001:db8:0:0::1"):
+            limit = self.act("limits", kind="peer", value=value, rate_messages=1)["details"]["limit"]
+            self.assertEqual("2001:db8::/64", limit["value"])
+        for _ in range(5):
+            client.send(dumps({"id": 1, "type": "update", "from": f"{C}/x", "to": f"{B}/y"}))
+
+        self.assertEqual("rate", self.get(f"refusals?session={C}")["refusals"][0]["reason"])
+        mapped = self.act("limits", kind="peer", value="::ffff:192.0.2.1", rate_messages=1)["details"][
+            "limit"
+        ]
+        self.assertEqual("192.0.2.1", mapped["value"])
 
 
 class NodeTests(AdminCase):
