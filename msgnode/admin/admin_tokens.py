@@ -16,25 +16,24 @@ from pathlib import Path
 from secrets import token_urlsafe
 
 from twisted.application.service import Service
-from twisted.internet.address import UNIXAddress
 from twisted.logger import Logger
 from twisted.web.server import Request
 
 from msgnode.admin.access.failure_throttle import FailureThrottle
 from msgnode.admin.access.named_tokens import ADMIN, OPERATOR, VIEWER, NamedTokens
 from msgnode.admin.access.named_tokens import FILE as NAMED
+from msgnode.admin.access.request_peer import is_local, peer_of
 from msgnode.cluster.operator_requests import Operator
 from msgnode.config.schema import ConfigError
 from msgnode.connectors.http.requests import bearer
 from msgnode.protocol.errors import Rejected
-from msgnode.protocol.peer_address import peer_host, peer_name
+from msgnode.protocol.peer_address import peer_host
 
 log = Logger()
 
 FILE = "admin-token"
 EVERY = frozenset({"*"})
 MAX_NAMES, HOSTS_OF_ONE = 1001, 16  # tokens, and IP addresses of each, that are remembered
-LOOPBACK = ("127.", "::1", "::ffff:127.")
 IMPLIED = {VIEWER: {OPERATOR, ADMIN}, OPERATOR: {ADMIN}}  # roles that include another one
 HOW = "name the token of <state>/admin-token, or a named one: Authorization: Bearer mna_..."
 
@@ -116,24 +115,24 @@ class AdminTokens(Service):
         The operator of a request, who has one of these roles. Raises Rejected: 401, 403, or 429 after many
         failures; a valid token is never throttled.
         """
-        token, peer = bearer(request), request.getClientAddress()
+        token, peer = bearer(request), peer_of(request)
         if token:
-            operator = self.operator(token, is_local(peer))
+            operator = self.operator(token, is_local(request))
             if operator is not None:
                 self.note_peer(operator, peer)
                 return with_role(operator, *wanted)
-            wait = self.failures.note(peer_host(peer_name(peer)) or "unix")
+            wait = self.failures.note(peer_host(peer) or "unix")
             if wait:
                 request.setHeader(b"Retry-After", str(wait).encode())
                 raise Rejected(f"too many tokens that are not valid; try again in {wait} s", 429, "rate")
         request.setHeader(b"WWW-Authenticate", b"Bearer")
         raise Rejected(HOW, 401, "token")
 
-    def note_peer(self, operator: Operator, peer: object) -> None:
+    def note_peer(self, operator: Operator, peer: str) -> None:
         """
         Notes from where a valid token, or the cookie of one, comes.
         """
-        host = peer_host(peer_name(peer)) or "unix"
+        host = peer_host(peer) or "unix"
         known = self._hosts.get(operator.name)
         if known is None:
             if len(self._hosts) >= MAX_NAMES:
@@ -144,13 +143,6 @@ class AdminTokens(Service):
         if known:
             self.moved(operator, host, known[-1])
         known.append(host)
-
-
-def is_local(peer: object) -> bool:
-    """
-    Is it the address of this machine?
-    """
-    return isinstance(peer, UNIXAddress) or str(getattr(peer, "host", "")).startswith(LOOPBACK)
 
 
 def with_role(operator: Operator, *wanted: str) -> Operator:

@@ -67,17 +67,20 @@ class EventLoopLag(Service):
 
 class LivenessResource(Resource):
     """
-    The resource `/live` on the web port: status and version, for a load balancer.
+    The resource `/live` on the web port: status and version, for a load balancer. `is_public`: pages of any
+    origin may read it.
     """
 
     isLeaf = True
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, is_public: bool = False) -> None:
         super().__init__()
         self._node = node
+        self._is_public = is_public
 
     def render_GET(self, request: Request) -> bytes | int:
-        request.setHeader(b"Access-Control-Allow-Origin", b"*")
+        if self._is_public:
+            request.setHeader(b"Access-Control-Allow-Origin", b"*")
         return answer_json(request, 200, self.report())
 
     def report(self) -> dict[str, Any]:

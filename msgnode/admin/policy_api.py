@@ -15,13 +15,13 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
+from msgnode.admin.access.request_peer import peer_of
 from msgnode.admin.actions.audited import check_reason
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.cluster.operator_requests import Operator
 from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.policy.administration.policy_store import PolicyRejected
 from msgnode.protocol.errors import Rejected
-from msgnode.protocol.peer_address import peer_name
 from msgnode.transport.http_answers import answer_error, answer_json
 
 log = Logger()
@@ -99,9 +99,7 @@ class PolicyAdmin(Resource):
             reason = _reason(request)
             if changes and (self._needs_reason or reason):
                 check_reason(reason)
-            asked = self._commands.ask(
-                method, params, f"the admin listener, {peer_name(request.getClientAddress())}"
-            )
+            asked = self._commands.ask(method, params, f"the admin listener, {peer_of(request)}")
         except Rejected as why:
             return _rejected(request, why)
         gone = request.notifyFinish()
@@ -121,7 +119,7 @@ class PolicyAdmin(Resource):
         """
         Notes a change, or that it was refused, in the audit log.
         """
-        peer = peer_name(request.getClientAddress())
+        peer = peer_of(request)
         target = "/".join(
             str(value)[:100]
             for key, value in params.items()

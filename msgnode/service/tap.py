@@ -382,7 +382,7 @@ def factories(
         "message/openapi.json": OpenAPIResource(),
         "resource": resources,
         "events": Events(node, sending, cork, reactor),
-        "live": LivenessResource(node),
+        "live": LivenessResource(node, is_public=True),
         RECORDS: RecordsResource(node.known_records),
         WHERE: ProtocolStub(config, StubCatalogue(config)),
     }

@@ -5,7 +5,7 @@ Actions on the admin listener: who may do them, what they do, and what the audit
 import json
 from typing import Any
 
-from twisted.internet.address import IPv4Address
+from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred
 
 from msgnode.admin.access.named_tokens import ROLES
@@ -139,6 +139,37 @@ class AccessTests(AdminCase):
 
         self.assertEqual(401, self.request("GET", "node", peer=ELSEWHERE).status)
         self.assertEqual(200, self.request("GET", "node", token=named, peer=ELSEWHERE).status)
+
+    def test_what_a_proxy_on_this_machine_forwards_is_not_from_this_machine(self) -> None:
+        """
+        Neither the machine's token nor figures without a token are for its clients, whether the proxy is
+        trusted or not; the audit log has the address of a client of a trusted one.
+        """
+        for trusted in ([], ["127.0.0.1"], ["127.0.0.1", "203.0.113.9"]):
+            self.node.config.trusted_proxies = trusted
+            self.net.advance(61)  # failures are limited
+            for forwarded in ("203.0.113.9", "127.0.0.1, 203.0.113.9", "nonsense"):
+                http = HTTPClient(self.net, "admin")
+                headers = {"X_Forwarded_For": forwarded}
+                self.assertEqual(401, http.request("GET", "/metrics", **headers).status, (trusted, forwarded))
+                self.assertEqual(401, self.request("GET", "node", **headers).status, (trusted, forwarded))
+                self.assertEqual({"status", "version"}, set(http.request("GET", "/live", **headers).json()))
+            self.assertEqual(200, self.request("GET", "node", X_Forwarded_For="127.0.0.1").status)
+            self.assertEqual(401, self.request("GET", "node", X_Real_IP="203.0.113.9").status)
+
+        self.node.config.trusted_proxies = ["127.0.0.1"]
+        body = {"reason": REASON, "kind": "user", "value": "x"}
+        named = self.named("operator")
+        for client in ("203.0.113.7", "203.0.113.8"):
+            forwarded = f"198.51.100.1, {client}"
+            self.assertEqual(200, self.request("POST", "bans", body, named, X_Forwarded_For=forwarded).status)
+            self.assertEqual(client, self.audit()[-1]["peer"])
+        codes = [
+            self.request("GET", "node", token="x", X_Forwarded_For="192.0.2.66").status for _ in range(7)
+        ]
+        self.assertEqual([401] * 5 + [429] * 2, codes)
+        other = self.request("GET", "node", token="x", X_Forwarded_For="192.0.2.67")
+        self.assertEqual(401, other.status)
 
     def test_guesses_are_throttled_and_a_valid_token_is_not(self) -> None:
         """
@@ -378,6 +409,14 @@ class LeaseTests(AdminCase):
         self.assertEqual(("take-back", REASON, one), (line["action"], line["reason"], line["before"]))
 
 
+class FarRuntime(TCPRuntime):
+    """
+    A device at an IPv6 address.
+    """
+
+    peer = IPv6Address("TCP", "2001:db8::7", 4000)
+
+
 class BanTests(AdminCase):
     """
     Bans and temporary limits.
@@ -387,7 +426,7 @@ class BanTests(AdminCase):
         """
         Until it is lifted; the refusal is in the ring with its reason.
         """
-        found = self.act("bans", kind="peer", value="192.0.2.0/24", seconds=600)
+        found = self.act("bans?confirm=9", kind="peer", value="192.0.2.0/24", seconds=600)
         self.net.advance(6)
         self.assertEqual(0, self.get("sessions?state=attached")["matched"])
         WebSocketRuntime(self.net, C)
@@ -399,6 +438,22 @@ class BanTests(AdminCase):
 
         WebSocketRuntime(self.net, C).open()
         self.assertEqual([], self.get("bans")["bans"])
+
+    def test_a_ban_that_disconnects_several_clients_is_confirmed(self) -> None:
+        """
+        By the number of the dry run, or a higher one: clients come and go. One client needs no confirmation.
+        """
+        body = {"reason": REASON, "kind": "peer", "value": "0.0.0.0/0"}
+        self.assertEqual(2, self.act("bans?dry_run=1", kind="peer", value="0.0.0.0/0")["done"])
+
+        for path in ("bans", "bans?confirm=0", "bans?confirm=1"):
+            self.assertRefused(self.request("POST", path, body), 409, "confirm=2")
+        self.assertEqual(2, self.get("sessions?state=attached")["matched"])
+        self.act("bans", kind="runtime", value=A)
+        self.act("bans?confirm=3", kind="peer", value="0.0.0.0/0")
+
+        self.net.advance(6)
+        self.assertEqual(0, self.get("sessions?state=attached")["matched"])
 
     def test_bans_by_name_and_by_user_are_applied_when_a_session_opens(self) -> None:
         """
@@ -493,7 +548,7 @@ class BanTests(AdminCase):
         A client cannot keep one in reserve, and open its session later.
         """
         waiting = TCPRuntime(self.net, C)
-        self.act("bans", kind="peer", value="192.0.2.0/24")
+        self.act("bans?confirm=9", kind="peer", value="192.0.2.0/24")
         self.net.advance(1)
 
         self.assertEqual(4410, waiting.code)
@@ -514,7 +569,7 @@ class BanTests(AdminCase):
         ):
             http = HTTPClient(self.net)
             self.assertNotEqual(403, http.request("POST", "/message", message, **sent).status, kind)
-            made = self.act("bans", kind=kind, value=value)["details"]["ban"]
+            made = self.act("bans?confirm=9", kind=kind, value=value)["details"]["ban"]
             answer = http.request("POST", "/message", message, **sent)
             self.assertRefused(answer, 403, "an operator banned this client")
             self.act(f"bans/{made['id']}", "DELETE")
@@ -557,6 +612,39 @@ class BanTests(AdminCase):
 
         self.assertEqual(before, self.get(f"sessions/{url(A)}")["session"]["refused"])
         self.assertEqual([], self.get("limits")["limits"])
+
+    def test_a_limit_that_would_never_take_effect_is_refused(self) -> None:
+        """
+        Of a network, of what is no IP address or runtimeURL, or of a text without end.
+        """
+        for kind, value, part in (
+            ("peer", "10.0.0.0/8", "expected an IP address"),
+            ("peer", "foo", "expected an IP address"),
+            ("session", "nope", "expected a runtimeURL"),
+            ("user", "", "1 to 500 characters"),
+            ("user", "x" * 501, "1 to 500 characters"),
+            ("origin", "http://x", "session, user, peer"),
+        ):
+            body = {"reason": REASON, "kind": kind, "value": value, "rate_messages": 5}
+            self.assertRefused(self.request("POST", "limits", body), 400, part)
+        self.assertEqual([], self.get("limits")["limits"])
+
+    def test_a_limit_of_an_ipv6_address_is_one_of_its_network(self) -> None:
+        """
+        As every limit of an IP address: its client has all of a /64.
+        """
+        client = FarRuntime(self.net, C).open()
+        for value in ("2001:db8::9", "2001:db8::/64", "2001:db8:0:0::1"):
+            limit = self.act("limits", kind="peer", value=value, rate_messages=1)["details"]["limit"]
+            self.assertEqual("2001:db8::/64", limit["value"])
+        for _ in range(5):
+            client.send(dumps({"id": 1, "type": "update", "from": f"{C}/x", "to": f"{B}/y"}))
+
+        self.assertEqual("rate", self.get(f"refusals?session={C}")["refusals"][0]["reason"])
+        mapped = self.act("limits", kind="peer", value="::ffff:192.0.2.1", rate_messages=1)["details"][
+            "limit"
+        ]
+        self.assertEqual("192.0.2.1", mapped["value"])
 
 
 class NodeTests(AdminCase):

@@ -147,6 +147,18 @@ class ActionTests(ClusterCase):
         found = self.act("sessions/kick?confirm=2", **body)
         self.assertIn("is away", found["details"]["nodes"][THERE])
 
+    def test_a_ban_that_disconnects_clients_of_several_nodes_is_confirmed(self) -> None:
+        """
+        Their number at all nodes counts, and without it nothing is done at any.
+        """
+        body = {"reason": REASON, "kind": "peer", "value": "192.0.2.0/24"}
+        self.assertRefused(self.request("POST", "bans?confirm=2", body), 409, "confirm=3")
+        self.assertEqual(([], []), (self.node.bans.all(), self.other.node.bans.all()))
+
+        self.assertEqual(3, self.act("bans?confirm=3", kind="peer", value="192.0.2.0/24")["done"])
+        self.other.advance(6)
+        self.assertEqual([], self.other_sessions())
+
     def test_a_lease_is_taken_back_at_the_node_that_has_the_session(self) -> None:
         """
         The session is told there, and the audit log of the node that did it has the operator.

@@ -6,16 +6,22 @@ import json
 from collections import Counter, deque
 from typing import Any
 
+from twisted.internet.defer import Deferred
+
 import twisted
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.reads.config_report import without_secrets
+from msgnode.admin.reads.inspector import Busy
 from msgnode.admin.reads.session_list import KEYS
 from msgnode.sessions.principal import Principal
-from tests.support.admin_case import A, AdminCase, B, C, url
+from tests.support.admin_case import REASON, A, AdminCase, B, C, url
+from tests.support.http_client import HTTPClient
 from tests.support.made_policies import rule, use
 from tests.support.poll_runtime import PollRuntime
 from tests.support.registry_entries import ROOM, FakeRegistry
 from tests.support.runtimes import TCPRuntime, WebSocketRuntime, dumps
+
+BAN = {"kind": "user", "value": "user://example.org/eve", "reason": REASON}
 
 
 class SessionTests(AdminCase):
@@ -219,18 +225,47 @@ class SessionTests(AdminCase):
         limit = {"kind": "user", "value": "x", "rate_messages": 10**30, "reason": "it is a test"}
         self.assertRefused(self.request("POST", "limits", limit), 400, "rate_messages")
 
-    def test_no_more_than_two_lists_are_made_at_a_time(self) -> None:
+    def test_one_token_has_two_lists_made_at_a_time_and_all_together_four(self) -> None:
         """
-        The third is answered 429, and may come again.
+        The next is answered 429, and may come again.
         """
-        self.net.operations.inspector.walks = 2
+        walks, made = self.net.operations.inspector.walks, [Deferred[None]() for _ in range(4)]
+        viewer = self.named("viewer")
+        for number, each in enumerate(made):
+            walks.list(lambda walk=each: walk, f"{number // 2}")  # type: ignore[misc]
+            if number == 1:
+                self.assertRaises(Busy, walks.list, Deferred[None], "0")
 
-        answer = self.request("GET", "sessions")
-
-        self.assertRefused(answer, 429, "try again")
+        answer = self.request("GET", "sessions", token=viewer)
+        self.assertRefused(answer, 429, "4 lists are being made at this moment; try again")
         self.assertEqual("1", answer.headers["Retry-After"])
-        self.net.operations.inspector.walks = 0
-        self.get("sessions")
+
+        made[0].callback(None)
+        made[1].errback(Busy(1, "x"))
+        self.assertEqual(200, self.request("GET", "sessions", token=viewer).status)
+        self.failureResultOf(made[1], Busy)
+
+    def test_an_action_has_no_limit_in_common_with_lists_and_waits_for_its_turn(self) -> None:
+        """
+        However many lists a viewer has made: a ban is made. Too many actions that wait are refused.
+        """
+        walks = self.net.operations.inspector.walks
+        for number in range(4):
+            walks.list(Deferred[None], f"{number // 2}")
+        self.assertEqual(200, self.request("POST", "bans", BAN).status)
+        held = Deferred[None]()
+        waiting = [walks.act(lambda: held) for _ in range(65)]
+        later = HTTPClient(self.net, "admin")
+        later.start("POST", "/api/v1/bans", dumps(BAN), Authorization=f"Bearer {self.token}")
+        self.net.pump()
+
+        self.assertRefused(self.request("POST", "bans", BAN), 429, "64 actions wait")
+        held.callback(None)
+        self.net.advance(1)
+
+        self.assertEqual([None] * 65, [self.successResultOf(each) for each in waiting])
+        assert later.response is not None
+        self.assertEqual(200, later.response.status)
 
     def test_one_session_is_shown_with_addresses_queue_and_refusals(self) -> None:
         """

@@ -4,6 +4,7 @@
 
 from typing import Any
 
+from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -42,6 +43,26 @@ class LiveTests(Base):
         self.assertEqual({"status": "up", "version": __version__}, response.json())
         self.assertEqual("application/json", response.headers["Content-Type"])
         self.assertEqual("no-store", response.headers["Cache-Control"])
+
+    def test_pages_of_other_origins_read_the_web_port_only(self) -> None:
+        """
+        Nothing on the admin listener has a CORS header, a refusal of a request that is not complete neither.
+        """
+        for listener, allowed in (("web", "*"), ("admin", None)):
+            for peer in (None, IPv4Address("TCP", "203.0.113.9", 4000)):
+                found = HTTPClient(self.net, listener, peer).request("GET", "/live")
+                self.assertEqual(allowed, found.headers["Access-Control-Allow-Origin"])
+            for status, path, more in (
+                (413, "/live", {"Content_Length": "999999999"}),
+                (431, "/live", {"X_Long": "x" * 40_000}),
+            ):
+                client = HTTPClient(self.net, listener)
+                client.start("POST", path, b"", **more)
+                self.net.pump()
+                refused = client.response
+                assert refused is not None
+                header = refused.headers["Access-Control-Allow-Origin"]
+                self.assertEqual((status, allowed), (refused.status, header), listener)
 
     def test_on_the_admin_listener(self) -> None:
         """

@@ -6,7 +6,8 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request
 
 from msgnode.admin.access.named_tokens import METRICS, POLICY_MANAGER, VIEWER
-from msgnode.admin.admin_tokens import AdminTokens, is_local
+from msgnode.admin.access.request_peer import is_local
+from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.config.schema import Config
 from msgnode.connectors.http.requests import bearer
 from msgnode.protocol.errors import Rejected
@@ -42,7 +43,7 @@ class Figures(Resource):
         """
         The resource that this request gets. Raises Rejected.
         """
-        if self._config.admin.open_metrics or is_local(request.getClientAddress()):
+        if self._config.admin.open_metrics or is_local(request):
             return self._resource
         if self._public is not None and bearer(request) is None:
             return self._public

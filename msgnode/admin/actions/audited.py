@@ -9,7 +9,7 @@ import msgspec
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
 from twisted.logger import Logger
 
-from msgnode.admin.api.endpoint import CONFIRMED, Call
+from msgnode.admin.api.endpoint import AT_MOST, CONFIRMED, Call
 from msgnode.protocol.errors import Rejected
 from msgnode.storage.audit_log import AuditLog
 
@@ -37,8 +37,9 @@ class Plan:
     """
     A plan of an action: its name, whom it would hit, and the function that does it.
 
-    `do` returns the details of the result, or a Deferred of them. `is_bulk`: an operator must confirm the
-    number of targets. `number` is that of the targets if `targets` has only the first of them.
+    `do` returns the details of the result, or a Deferred of them. `confirms`: an operator must confirm the
+    number of targets, "exactly" or "at most". `number` is that of the targets if `targets` has only the first
+    of them.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Plan:
         action: str,
         targets: list[str],
         do: Callable[[], Any],
-        is_bulk: bool = False,
+        confirms: str = "",
         before: Any = None,
         number: int | None = None,
     ) -> None:
@@ -54,7 +55,7 @@ class Plan:
         self.number = len(targets) if number is None else number
         self.targets = targets
         self.do = do
-        self.is_bulk = is_bulk
+        self.confirms = confirms
         self.before = before
 
 
@@ -76,8 +77,8 @@ class Audited:
         number, shown = plan.number, plan.targets[:MAX_SHOWN]
         if call.is_dry_run:
             return ActionResult(done=number, dry_run=True, targets=shown)
-        if plan.is_bulk and call.confirm != CONFIRMED:
-            check_confirmed(number, call.confirm)
+        if plan.confirms and call.confirm != CONFIRMED:
+            check_confirmed(plan.confirms, number, call.confirm)
         line: dict[str, Any] = {
             "id": self.audit.next_id(),
             "who": call.operator.name,
@@ -114,11 +115,12 @@ class Audited:
         return self.audit.write(phase="result", **line, **result).addErrback(lambda failed: None)
 
 
-def check_confirmed(number: int, confirm: int | None) -> None:
+def check_confirmed(how: str, number: int, confirm: int | None) -> None:
     """
-    Raises Rejected (409) if the operator confirms another number.
+    Raises Rejected (409) if the operator confirms another number. If that is the most, a higher one is good,
+    and one target needs none.
     """
-    if confirm != number:
+    if number > max(confirm or 0, 1) if how == AT_MOST else number != confirm:
         text = f"this concerns {number} sessions; confirm it with confirm={number} (dry_run=1 lists them)"
         raise Rejected(text, 409, "conflict")
 

@@ -17,12 +17,12 @@ from twisted.python.failure import Failure
 
 from msgnode.admin.access.named_tokens import write_private
 from msgnode.admin.actions.audited import MAX_SHOWN, Audited, Plan, check_reason
-from msgnode.admin.api.endpoint import Call, Reason
+from msgnode.admin.api.endpoint import AT_MOST, Call, Reason
 from msgnode.admin.reads.inspector import Inspector
 from msgnode.admin.survey import each_of, in_slices
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.access.bans import ORIGIN, PEER, Ban, check
-from msgnode.sessions.limits.temporary_limits import KINDS, TemporaryLimit
+from msgnode.sessions.limits.temporary_limits import TemporaryLimit, checked
 from msgnode.sessions.session import Session
 
 log = Logger()
@@ -64,7 +64,8 @@ class BanRequest(Reason, kw_only=True):
 
 class LimitRequest(Reason, kw_only=True):
     """
-    The body of a temporary limit: `kind` is session, user or peer; messages and bytes per second, 0 for none.
+    The body of a temporary limit: `kind` is session (a runtimeURL), user or peer (an IP address);
+    messages and bytes per second, 0 for none.
     """
 
     kind: str
@@ -181,11 +182,11 @@ class BanActions(Service):
 
         def planned(done: Any) -> Any:
             targets = [f"{ban.kind} {ban.value}", *(session.runtime for session in found[:MAX_SHOWN])]
-            plan = Plan("ban", targets, banned, number=len(found))
+            plan = Plan("ban", targets, banned, confirms=AT_MOST, number=len(found))
             return self._audited.run(call, plan, body.reason)
 
         steps = each_of(self._node.sessions, look)
-        return self._inspector.walk(steps, lambda: None).addCallback(planned)
+        return self._inspector.walk_to_act(steps).addCallback(planned)
 
     def _disconnecting(
         self, ban: Ban, look: Callable[[Session], None], found: list[Session]
@@ -245,19 +246,18 @@ class BanActions(Service):
         Throttles a session, a user or an IP address for a while.
         """
         body: LimitRequest = call.body
-        if body.kind not in KINDS:
-            raise Rejected(f"kind: expected {', '.join(KINDS)}, found {body.kind[:40]!r}")
-        if not body.value or not 0 < body.seconds <= MAX_LIMIT_SECONDS:
-            raise Rejected(f"expected a value, and seconds of at most {MAX_LIMIT_SECONDS:.0f}")
+        value = checked(body.kind, body.value)
+        if not 0 < body.seconds <= MAX_LIMIT_SECONDS:
+            raise Rejected(f"seconds: expected at most {MAX_LIMIT_SECONDS:.0f}, and more than 0")
         if min(body.rate_messages, body.rate_bytes) < 0 or not (body.rate_messages or body.rate_bytes):
             raise Rejected("expected rate_messages or rate_bytes above 0")
         temporary, now = self._node.rates.temporary, self._inspector.facts.wall()
         if len(temporary.all()) >= MAX_LIMITS:
             raise Rejected(f"there are {MAX_LIMITS} temporary limits already", 429, "limit")
         limit = TemporaryLimit(
-            id_of(body.kind, body.value),
+            id_of(body.kind, value),
             body.kind,
-            body.value,
+            value,
             body.rate_messages,
             body.rate_bytes,
             now + body.seconds,
@@ -271,7 +271,7 @@ class BanActions(Service):
             self._inspector.clock.callLater(body.seconds, self._end, lambda each: each is limit)
             return {"limit": msgspec.to_builtins(limit)}
 
-        plan = Plan("limit", [f"{body.kind} {body.value}"], limited)
+        plan = Plan("limit", [f"{body.kind} {value}"], limited)
         return self._audited.run(call, plan, body.reason)
 
     def unlimit(self, call: Call) -> Any:

@@ -11,7 +11,7 @@ from twisted.internet.task import deferLater
 
 from msgnode.admin.actions.audited import MAX_SHOWN, Audited, Plan, check_reason
 from msgnode.admin.actions.ban_actions import BanActions, BanRequest, check_seconds
-from msgnode.admin.api.endpoint import Call, Reason
+from msgnode.admin.api.endpoint import EXACTLY, Call, Reason
 from msgnode.admin.reads.inspector import Inspector
 from msgnode.admin.reads.session_list import SessionQuery, matching
 from msgnode.admin.survey import in_slices
@@ -104,10 +104,10 @@ class SessionActions:
                 raise Rejected(text, 429, "limit")
             targets = [session.runtime for session in found[:MAX_SHOWN]]
             kick = partial(self._kick, found, call)
-            plan = Plan("kick", targets, kick, is_bulk=True, number=len(found))
+            plan = Plan("kick", targets, kick, confirms=EXACTLY, number=len(found))
             return self._audited.run(call, plan, call.body.reason)
 
-        return self._inspector.walk(steps, lambda: None).addCallback(planned)
+        return self._inspector.walk_to_act(steps).addCallback(planned)
 
     @staticmethod
     def _check(call: Call) -> None:

@@ -14,6 +14,10 @@ from msgnode.protocol.errors import Rejected
 MAX_BODY_BYTES = 1024 * 1024
 MAX_NUMBER = 2**53  # and infinite ones and NaN are none: comparisons with those are never true
 HOLDER, EVERY_NODE = "holder", "every node"  # where an endpoint acts in a domain of several nodes
+EXACTLY, AT_MOST = (
+    "exactly",
+    "at most",
+)  # how many targets an operator confirms; one at most needs no confirmation
 CONFIRMED = -1  # in the place of a number: the node that was asked has compared those of all nodes
 
 
@@ -55,9 +59,9 @@ class Endpoint(NamedTuple):
     Deferred of it, and raises Rejected.
 
     `is_read`: it changes nothing, so that other nodes of the domain may be asked, too. `reach` says where it
-    acts: at this node, "holder": at the node that has the session or address, or "every node". `is_bulk`: the
-    operator confirms the number of its targets. `also` returns the path and the body of another endpoint that
-    is asked when it is done, or None.
+    acts: at this node, "holder": at the node that has the session or address, or "every node". `confirms`:
+    the operator confirms the number of its targets, exactly or as the most. `also` returns the path and the
+    body of another endpoint that is asked when it is done, or None.
     """
 
     verb: str
@@ -70,7 +74,7 @@ class Endpoint(NamedTuple):
     body: type[msgspec.Struct] | None = None
     is_read: bool = False
     reach: str = ""
-    is_bulk: bool = False
+    confirms: str = ""
     also: Callable[[Call], tuple[str, Any] | None] = lambda call: None
 
     @property

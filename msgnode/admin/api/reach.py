@@ -39,7 +39,8 @@ class Reach:
         """
         The answer of the endpoint, at the nodes that it reaches.
         """
-        if endpoint.is_bulk and not call.is_dry_run and self._others():
+        must_confirm = endpoint.confirms and not call.is_dry_run and call.confirm != CONFIRMED
+        if must_confirm and self._others():
             tried = self.act(endpoint, call._replace(is_dry_run=True))
             return tried.addCallback(self._act_if_confirmed, endpoint, call)
         done = maybeDeferred(endpoint.act, call)
@@ -119,7 +120,7 @@ class Reach:
             return result
         path, body = wanted
         other = self._endpoints["POST", path]
-        asked = call._replace(path={}, query=other.query(), body=body, confirm=None)
+        asked = call._replace(path={}, query=other.query(), body=body, confirm=CONFIRMED)
         details = result["details"] if isinstance(result, dict) else result.details
 
         def done(found: ActionResult) -> Any:
@@ -134,7 +135,7 @@ class Reach:
         return self.act(other, asked).addCallbacks(done, failed)
 
     def _act_if_confirmed(self, tried: ActionResult, endpoint: Endpoint, call: Call) -> Deferred[Any]:
-        check_confirmed(tried.done, call.confirm)
+        check_confirmed(endpoint.confirms, tried.done, call.confirm)
         call = call._replace(confirm=CONFIRMED)
         return maybeDeferred(endpoint.act, call).addCallback(self._tell_others, endpoint, call)
 

@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
+from msgnode.admin.access.request_peer import peer_of
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.api.endpoint import Call, Endpoint, parameters, read_body, read_query
 from msgnode.admin.api.openapi import description
@@ -23,7 +24,6 @@ from msgnode.admin.survey import in_slices
 from msgnode.cluster.operator_requests import Operator
 from msgnode.node import Node
 from msgnode.protocol.errors import FAILED, Rejected, error_body
-from msgnode.protocol.peer_address import peer_name
 from msgnode.transport.http_answers import write_all
 
 log = Logger()
@@ -165,8 +165,7 @@ def read_call(
         body = read_body(endpoint.body, data)
     agent = next(iter(request.requestHeaders.getRawHeaders(b"User-Agent", [])), b"")
     via = "cli" if agent.startswith(b"msgnode-cli") else "api"
-    peer = peer_name(request.getClientAddress())
-    return Call(operator, peer, via, parts, query, body, dry_run, confirm)
+    return Call(operator, peer_of(request), via, parts, query, body, dry_run, confirm)
 
 
 def long_list(found: Any) -> str | None:

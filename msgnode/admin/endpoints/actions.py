@@ -21,7 +21,7 @@ from msgnode.admin.actions.session_actions import (
 )
 from msgnode.admin.actions.token_actions import TokenActions, TokenList, TokenRequest
 from msgnode.admin.actions.trace_actions import TraceActions, TraceList, TraceRequest, TraceRow
-from msgnode.admin.api.endpoint import EVERY_NODE, HOLDER, Call, Endpoint, Reason
+from msgnode.admin.api.endpoint import AT_MOST, EVERY_NODE, EXACTLY, HOLDER, Call, Endpoint, Reason
 from msgnode.admin.backup_api import BackupActions, BackupList
 from msgnode.admin.endpoints.reads import read
 from msgnode.admin.reservations.reservation_actions import ReservationActions
@@ -55,7 +55,7 @@ def session_endpoints(sessions: SessionActions) -> list[Endpoint]:
             sessions.kick_many,
             KickMany,
             reach=EVERY_NODE,
-            is_bulk=True,
+            confirms=EXACTLY,
         ),
         action(
             "sessions/{runtime}/kick",
@@ -102,7 +102,7 @@ def ban_endpoints(bans: BanActions) -> list[Endpoint]:
     """
     return [
         read("bans", "Bans.", bans.bans, BanList),
-        action("bans", "Ban clients.", bans.ban, BanRequest, reach=EVERY_NODE),
+        action("bans", "Ban clients.", bans.ban, BanRequest, reach=EVERY_NODE, confirms=AT_MOST),
         action("bans/{id}", "Lift a ban.", bans.unban, verb="DELETE", reach=EVERY_NODE),
         read("limits", "Temporary limits.", bans.limits, LimitList),
         action("limits", "Throttle a client for a while.", bans.limit, LimitRequest, reach=EVERY_NODE),

@@ -52,7 +52,7 @@ def node_reads(inspector: Inspector) -> list[Endpoint]:
     """
 
     def of(function: Callable[[Inspector, Any], Any]) -> Callable[[Call], Any]:
-        return lambda call: function(inspector, call.query)
+        return lambda call: function(inspector.by(call.operator), call.query)
 
     return [
         read(
@@ -100,6 +100,11 @@ def node_reads(inspector: Inspector) -> list[Endpoint]:
             ReservationQuery,
         ),
         read("registry", "Entries of the domain registry.", of(list_entries), RegistryReport, RegistryQuery),
-        read("memory", "Memory by owner.", lambda call: report_memory(inspector), MemoryReport),
+        read(
+            "memory",
+            "Memory by owner.",
+            lambda call: report_memory(inspector.by(call.operator)),
+            MemoryReport,
+        ),
         read("nodes", "The nodes of the domain.", lambda call: list_nodes(inspector), NodeList),
     ]

@@ -17,7 +17,7 @@ from msgnode.admin.live.event_sources import EventSources, TrafficSample
 from msgnode.node import Node
 from msgnode.protocol.errors import Rejected
 
-MAX_STREAMS = 8
+MAX_STREAMS, MAX_STREAMS_OF_ONE = 16, 8  # at a time, and those of one operator
 MAX_LINES_A_SECOND = 200
 LOOK_SECONDS, IDLE_LOOK_SECONDS = 0.25, 5.0  # between two looks, with and without a stream
 HEARTBEAT_SECONDS = 15.0
@@ -29,18 +29,21 @@ FIELDS = ("session", "user", "peer", "reason", "code")  # a stream may be filter
 @implementer(IPushProducer)
 class EventStream:
     """
-    One reader of events. `may` says whether it may still read; `wanted` has values that events must have.
+    One reader of events: `who` is its operator. `may` says whether it may still read; `wanted` has values
+    that events must have.
     """
 
     def __init__(
         self,
         request: Request,
+        who: str,
         kinds: frozenset[str],
         wanted: dict[str, str],
         at: int,
         may: Callable[[], bool],
     ) -> None:
         self.request = request
+        self.who = who
         self.kinds = kinds
         self.wanted = wanted
         self.position = at
@@ -69,7 +72,8 @@ class EventStream:
 
 class EventStreams(Service):
     """
-    The readers of events, at most MAX_STREAMS. A slow one is dropped, and nothing waits for it.
+    The readers of events, at most MAX_STREAMS, and MAX_STREAMS_OF_ONE of one operator. A slow one is dropped,
+    and nothing waits for it.
     """
 
     def __init__(self, node: Node, sources: EventSources, ring: EventRing, clock: IReactorTime) -> None:
@@ -100,6 +104,7 @@ class EventStreams(Service):
     def open(
         self,
         request: Request,
+        who: str,
         kinds: frozenset[str],
         wanted: dict[str, str],
         last_id: str,
@@ -113,12 +118,15 @@ class EventStreams(Service):
             raise Rejected(f"no kind {min(unknown)[:40]!r}; there are {', '.join(KINDS)}")
         if len(self._streams) >= MAX_STREAMS:
             raise Rejected(f"{MAX_STREAMS} event streams are open, which is the limit", 429, "limit")
+        if sum(stream.who == who for stream in self._streams) >= MAX_STREAMS_OF_ONE:
+            text = f"{MAX_STREAMS_OF_ONE} event streams are open for this token, which is the limit"
+            raise Rejected(text, 429, "limit")
         self._sources.look()
         at, is_whole = self.ring.position(last_id)
         request.setHeader(b"Content-Type", b"text/event-stream; charset=utf-8")
         request.setHeader(b"Cache-Control", b"no-store")
         request.setHeader(b"X-Accel-Buffering", b"no")
-        stream = EventStream(request, kinds, wanted, at, may)
+        stream = EventStream(request, who, kinds, wanted, at, may)
         now = self._clock.seconds()
         stream.checked = stream.written = now
         gone = request.notifyFinish()

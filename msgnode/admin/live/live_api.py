@@ -45,11 +45,13 @@ class EventsResource(Resource):
             named = query.get("kinds")
             kinds = frozenset(STORED_KINDS if named is None else filter(None, named.split(",")))
             roles = (ADMIN,) if named is not None and "audit" in kinds else (VIEWER,)
-            if not self._admit(request, *roles).has_role(ADMIN):
+            operator = self._admit(request, *roles)
+            if not operator.has_role(ADMIN):
                 kinds -= {"audit"}
             last_id = next(iter(headers(request, b"Last-Event-ID")), query.pop("last_id", ""))
             wanted = {key: query[key] for key in FIELDS if key in query}
-            self._streams.open(request, kinds, wanted, last_id[:100], partial(self._may, request, roles))
+            may = partial(self._may, request, roles)
+            self._streams.open(request, operator.name, kinds, wanted, last_id[:100], may)
         except Rejected as why:
             return answer_json(request, why.code, why.body())
         return NOT_DONE_YET

@@ -3,6 +3,7 @@ Trace lines: what a trace shows of a message, without secrets.
 """
 
 import json
+import re
 from typing import Any
 
 from msgnode.protocol.message import Message
@@ -14,10 +15,22 @@ MAX_BODY_CHARS = 4096
 MAX_PARSED_BYTES = 256 * 1024  # of a message whose body is shown
 MAX_DEPTH = 20
 MASK = "***"
-SECRETS = frozenset(
-    (
-        *("runtimetoken", "sessiontoken", "token", "identity", "auth"),
-        *("accesstoken", "assertion", "code_verifier", "login", "credential", "password"),
+# Names of secrets, in lower case and without - and _; also all that end in one of SECRET_ENDS.
+SECRETS = frozenset(("identity", "auth", "authorization", "assertion", "codeverifier", "login", "cookie"))
+SECRET_ENDS = ("token", "secret", "password", "passwd", "credential", "credentials", "apikey", "privatekey")
+_NAME = r"[A-Za-z0-9_-]{0,64}(?:token|secret|password|passwd|credentials?|assertion|code_?verifier|api_?key)"
+_BEGIN = r"(?<![A-Za-z0-9_-])"
+# In text: parameters of a URL or of a form, the user and password of a URL, members of JSON that is no text
+# of its own, and what is a token by its form (RFC 6750, RFC 7519). The time for each is linear in the text.
+_IN_TEXT = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"{_BEGIN}({_NAME}=)[^&#\s\"'<>]+",
+        r"(://)[^/?#@\s]{1,256}(?=@)",
+        rf'("{_NAME}\\{{0,9}}"\s{{0,9}}:\s{{0,9}}\\{{0,9}}")[^"\\]+',
+        rf"{_BEGIN}((?:bearer|basic) )[A-Za-z0-9._~+/=-]{{8,}}",
+        rf"{_BEGIN}()eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*",
+        rf"{_BEGIN}(mna_)[A-Za-z0-9_-]{{20,}}",
     )
 )
 SEALED = frozenset(("ciphertext", "encrypted"))  # keys of a body that is encrypted from end to end
@@ -84,9 +97,29 @@ def _masked(value: Any, depth: int) -> Any:
     if depth > MAX_DEPTH:
         return "…"
     if isinstance(value, dict):
-        return {
-            key: MASK if key.lower() in SECRETS else _masked(item, depth + 1) for key, item in value.items()
-        }
+        return {key: MASK if _is_secret(key) else _masked(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
         return [_masked(item, depth + 1) for item in value]
-    return value
+    return _masked_text(value, depth) if isinstance(value, str) else value
+
+
+def _is_secret(key: str) -> bool:
+    name = key.lower().replace("_", "").replace("-", "")
+    return name in SECRETS or name.endswith(SECRET_ENDS)
+
+
+def _masked_text(text: str, depth: int) -> str:
+    """
+    The text without secrets; it may be JSON itself.
+    """
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if found is not None:
+            masked = _masked(found, depth + 1)
+            return text if masked == found else json.dumps(masked, ensure_ascii=False)
+    for pattern in _IN_TEXT:
+        text = pattern.sub(rf"\1{MASK}", text)
+    return text

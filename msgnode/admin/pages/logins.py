@@ -9,17 +9,18 @@ from collections.abc import Callable
 from hashlib import sha256
 from hmac import compare_digest
 from secrets import token_urlsafe
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from twisted.web.server import Request
 
 from msgnode.admin.access.failure_throttle import FailureThrottle
-from msgnode.admin.admin_tokens import is_local, with_role
+from msgnode.admin.access.request_peer import is_local, peer_of
+from msgnode.admin.admin_tokens import with_role
 from msgnode.cluster.operator_requests import Operator
 from msgnode.connectors.http.requests import bearer, headers
 from msgnode.protocol.errors import Rejected
-from msgnode.protocol.peer_address import peer_host, peer_name
+from msgnode.protocol.peer_address import peer_host
 
 COOKIE = "msgnode-admin"
 LOGIN_SECONDS = 8 * 3600
@@ -37,7 +38,7 @@ class Tokens(Protocol):
 
     def admit(self, request: Request, *wanted: str) -> Operator: ...
 
-    def note_peer(self, operator: Operator, peer: object) -> None: ...
+    def note_peer(self, operator: Operator, peer: str) -> None: ...
 
 
 class Login:
@@ -68,9 +69,8 @@ class Logins:
         """
         Logs the browser in. Raises Rejected (401, or 429 after many failures) if the token is not valid.
         """
-        peer: Any = request.getClientAddress()
-        if self._tokens.operator(token, is_local(peer)) is None:
-            wait = self._tokens.failures.note(peer_host(peer_name(peer)) or "unix")
+        if self._tokens.operator(token, is_local(request)) is None:
+            wait = self._tokens.failures.note(peer_host(peer_of(request)) or "unix")
             if wait:
                 request.setHeader(b"Retry-After", str(wait).encode())
                 raise Rejected(f"too many tokens that are not valid; try again in {wait} s", 429, "rate")
@@ -108,9 +108,9 @@ class Logins:
             login = self._logins.get(key)
             if login is None:
                 continue
-            operator = self._tokens.operator(login.token, is_local(request.getClientAddress()))
+            operator = self._tokens.operator(login.token, is_local(request))
             if operator is not None and login.until > self._seconds():
-                self._tokens.note_peer(operator, request.getClientAddress())
+                self._tokens.note_peer(operator, peer_of(request))
                 return login, operator
             del self._logins[key]
         return None

@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
+from msgnode.admin.access.request_peer import peer_of
 from msgnode.admin.pages.forms import FormActions
 from msgnode.admin.pages.logins import Logins, may_log_in
 from msgnode.admin.pages.rendering import ASSETS, Renderer
@@ -20,7 +21,6 @@ from msgnode.cluster.operator_requests import Operator
 from msgnode.connectors.http.requests import headers, parameters
 from msgnode.connectors.http.site import Page
 from msgnode.protocol.errors import FAILED, Rejected
-from msgnode.protocol.peer_address import peer_name
 from msgnode.transport.http_answers import answer_error
 
 log = Logger()
@@ -145,7 +145,7 @@ class PageResource(DashboardResource):
                 return _plain(request, why.code, str(why))
             request.responseHeaders.removeHeader(b"WWW-Authenticate")
             return self._to_login(request)
-        visit = Visit(operator, peer_name(request.getClientAddress()), parameters(request), csrf)
+        visit = Visit(operator, peer_of(request), parameters(request), csrf)
         done: Deferred[Any] = maybeDeferred(self.dashboard.pages[self._name], visit)
         request.notifyFinish().addErrback(lambda gone: done.cancel())
         done.addCallback(self._rendered, request, visit)
@@ -223,7 +223,7 @@ class ActionResource(DashboardResource):
 
     def _act(self, request: Request) -> Any:
         operator = self.dashboard.logins.check_action(request)
-        peer = peer_name(request.getClientAddress())
+        peer = peer_of(request)
         return self.dashboard.forms.act(_form(request), operator, peer)
 
     def _tell(self, request: Request, found: tuple[str, dict[str, Any]]) -> None:

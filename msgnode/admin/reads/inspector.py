@@ -2,22 +2,26 @@
 The view of a node for reads: the node itself, and what the service knows about it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredSemaphore
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.admin.health import EventLoopLag
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.process_metrics import ProcessFigures
+from msgnode.cluster.operator_requests import Operator
 from msgnode.node import Node
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.peer_address import ip_of, network_of, peer_host
 from msgnode.sessions.session import Session
 from msgnode.transport.sockets import local_address
 
-MAX_WALKS = 2  # through all sessions at a time
+MAX_LISTS, MAX_LISTS_OF_ONE = 4, 2  # walks through all sessions at a time, and those of one operator
+MAX_ACTIONS, MAX_WAITING_ACTIONS = 2, 64  # walks of actions at a time, and those that wait for their turn
 MAX_LIMIT = 1000
 
 
@@ -30,8 +34,44 @@ class Busy(Rejected):
     reason = "limit"
     retry_after = 1
 
+    def __init__(self, number: int, what: str) -> None:
+        super().__init__(f"{number} {what} at this moment; try again")
+
+
+class Walks:
+    """
+    The walks through all sessions that are under way. Lists are refused beyond a limit, of which one operator
+    has a part; actions have a limit of their own, and wait for their turn: no reader keeps a ban out.
+    """
+
     def __init__(self) -> None:
-        super().__init__(f"{MAX_WALKS} lists are being made at this moment; try again")
+        self._lists: Counter[str] = Counter()
+        self._actions = DeferredSemaphore(MAX_ACTIONS)
+
+    def list(self, begin: Callable[[], Deferred[None]], reader: str) -> Deferred[None]:
+        """
+        Begins the walk of a list for this reader. Raises Busy.
+        """
+        if self._lists[reader] >= MAX_LISTS_OF_ONE:
+            raise Busy(MAX_LISTS_OF_ONE, "lists are being made for this token")
+        if self._lists.total() >= MAX_LISTS:
+            raise Busy(MAX_LISTS, "lists are being made")
+        self._lists[reader] += 1
+
+        def over(passed: Any) -> Any:
+            self._lists[reader] -= 1
+            self._lists += Counter()  # forgets readers with none
+            return passed
+
+        return begin().addBoth(over)
+
+    def act(self, begin: Callable[[], Deferred[None]]) -> Deferred[None]:
+        """
+        Begins the walk of an action when it is its turn. Raises Busy.
+        """
+        if len(self._actions.waiting) >= MAX_WAITING_ACTIONS:
+            raise Busy(MAX_WAITING_ACTIONS, "actions wait")
+        return self._actions.run(begin)
 
 
 class Inspector:
@@ -45,7 +85,8 @@ class Inspector:
         self.lag = lag
         self.clock = clock
         self.process = ProcessFigures()
-        self.walks = 0
+        self.walks = Walks()
+        self._reader = ""
         # Messages in and out a second of a session, None while they are not measured.
         self.rates: Callable[[Session], tuple[float | None, float | None]] = _not_measured
         # The newest events of the session of that name, at most so many.
@@ -66,20 +107,26 @@ class Inspector:
         """
         return self.facts.wall() - (self.clock.seconds() - at)
 
+    def by(self, operator: Operator) -> "Inspector":
+        """
+        This view for an operator, to whom the lists that are made by it count.
+        """
+        found = copy(self)
+        found._reader = f"{operator.name}@{operator.node}"
+        return found
+
     def walk(self, steps: Iterator[None], result: Callable[[], Any]) -> Deferred[Any]:
         """
-        Takes the steps in slices of the event loop; fires with `result()`. Raises Busy.
+        Takes the steps of a list in slices of the event loop; fires with `result()`. Raises Busy.
         """
-        if self.walks >= MAX_WALKS:
-            raise Busy()
-        self.walks += 1
-        done = self.node.slices.work(steps)
+        walked = self.walks.list(lambda: self.node.slices.work(steps), self._reader)
+        return walked.addCallback(lambda finished: result())
 
-        def over(passed: Any) -> Any:
-            self.walks -= 1
-            return passed
-
-        return done.addBoth(over).addCallback(lambda finished: result())
+    def walk_to_act(self, steps: Iterator[None]) -> Deferred[Any]:
+        """
+        Takes the steps that find the targets of an action, in slices of the event loop. Raises Busy.
+        """
+        return self.walks.act(lambda: self.node.slices.work(steps))
 
     def session(self, runtime: str) -> Session:
         """

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from msgnode.cli import REFUSED
-from msgnode.cli.admin.actions import acts, do, stop_if_incomplete, tell
+from msgnode.cli.admin.actions import acts, confirmed_most, do, stop_if_incomplete, tell
 from msgnode.cli.admin.times import Duration, ago, date, left
 from msgnode.cli.admin.view import Column, View, plain, shows
 from msgnode.cli.links.admin_client import AdminClient
@@ -18,6 +18,7 @@ from msgnode.structures.log_limits import printable
 
 BAN_KINDS = ("runtime", "user", "peer", "origin", "device")
 LIMIT_KINDS = ("session", "user", "peer")
+MAX_CONFIRMED = 999_999_999  # as large a number as the API takes
 ROLES = ("viewer", "operator", "policy-manager", "admin", "metrics")
 BANS = (
     Column("ID", "id", plain, True),
@@ -56,8 +57,11 @@ AUDIT = (
 @click.option(
     "--for", "seconds", type=Duration(True), default="1h", show_default=True, help="So long, or 'forever'."
 )
+@click.option("--yes", is_flag=True, help="Do not ask if it disconnects several.")
 @acts
-def ban(client: AdminClient, kind: str, value: str, seconds: float, reason: str, dry_run: bool) -> None:
+def ban(
+    client: AdminClient, kind: str, value: str, seconds: float, yes: bool, reason: str, dry_run: bool
+) -> None:
     """
     Keep out the clients of KIND and VALUE, and disconnect those that are there. More than a day needs the
     role admin.
@@ -68,10 +72,12 @@ def ban(client: AdminClient, kind: str, value: str, seconds: float, reason: str,
       msgnode admin ban user eve@example.org --dry-run --reason spam
     """
     body: dict[str, Any] = {"kind": kind, "value": value, "seconds": seconds, "reason": reason}
-    found = do(client, "bans", dry_run=dry_run, **body)
     if dry_run:
+        found = do(client, "bans", dry_run=True, **body)
         tell(client, "ban and disconnect", {**found, "targets": found["targets"][1:]})
         return
+    most = MAX_CONFIRMED if yes else confirmed_most(client, "disconnect", "bans", body)
+    found = do(client, "bans", confirm=most, **body)
     made = found["details"]["ban"]
     disconnected = count(found["done"], "client")
     client.console.result(f"ban {made['id']}: {disconnected} disconnected; audit {found['audit']}", found)

@@ -12,7 +12,7 @@ from msgnode.cli import REFUSED, USAGE
 from msgnode.cli.admin.times import Duration
 from msgnode.cli.admin.view import F, operates, plain
 from msgnode.cli.links.admin_client import AdminClient
-from msgnode.cli.links.layout import count
+from msgnode.cli.links.layout import count, duration
 from msgnode.structures.log_levels import LEVELS
 from msgnode.structures.log_limits import printable
 
@@ -109,15 +109,30 @@ def confirmed(client: AdminClient, what: str, yes: bool, path: tuple[str, ...], 
         client.console.stop("no session matches", REFUSED)
     if yes:
         return int(tried["done"])
-    if client.console.as_json or not sys.stdin.isatty():
-        client.console.stop(
-            f"this would {what} {count(tried['done'], 'session')}; confirm it with --yes", USAGE
-        )
-    lines = [f"this would {what} {count(tried['done'], 'session')}:", *targets(tried)]
-    lines += [f"  not at {line}" for line in not_reached(tried)]
-    click.echo("\n".join(lines))
-    click.confirm("Go on?", abort=True)
+    lines = [*targets(tried), *(f"  not at {line}" for line in not_reached(tried))]
+    ask(client, f"this would {what} {count(tried['done'], 'session')}", lines)
     return int(tried["done"])
+
+
+def confirmed_most(client: AdminClient, what: str, path: str, body: dict[str, Any]) -> int:
+    """
+    Returns how many clients the operator lets the action disconnect at most; one needs no question.
+    """
+    tried = do(client, path, dry_run=True, **body)
+    if tried["done"] <= 1:
+        return 1
+    ask(client, f"this would {what} {count(tried['done'], 'client')}", targets(tried))
+    return int(tried["done"])
+
+
+def ask(client: AdminClient, what: str, lines: list[str]) -> None:
+    """
+    Asks the operator whether to go on. Without a terminal it needs --yes.
+    """
+    if client.console.as_json or not sys.stdin.isatty():
+        client.console.stop(f"{what}; confirm it with --yes", USAGE)
+    click.echo("\n".join([f"{what}{':' if lines else ''}", *lines]))
+    click.confirm("Go on?", abort=True)
 
 
 @click.command(short_help="Close the connections of clients.")
@@ -229,14 +244,17 @@ def take_back(client: AdminClient, what: str, reason: str, dry_run: bool) -> Non
     "--over", "seconds", type=Duration(), default="10m", show_default=True, help="Within this time."
 )
 @click.option("--keep", is_flag=True, help="Do not close the connections there are.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @acts
-def drain(client: AdminClient, seconds: float, keep: bool, reason: str, dry_run: bool) -> None:
+def drain(client: AdminClient, seconds: float, keep: bool, yes: bool, reason: str, dry_run: bool) -> None:
     """
     Let the node take no new clients, and close the connections there are, evenly; nothing else stops.
 
     'msgnode admin undrain' ends it.
     """
     body: dict[str, Any] = {"reason": reason, "seconds": 0 if keep else seconds}
+    if not (yes or keep or dry_run):
+        ask(client, f"this would close the connections of all clients within {duration(seconds)}", [])
     tell(client, "drain", do(client, "drain", dry_run=dry_run, **body), "node")
 
 

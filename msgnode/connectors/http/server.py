@@ -234,10 +234,12 @@ class DeadlineChannel(HTTPChannel):
             return
         body = json.dumps(error_body(status, text)).encode() + b"\n"
         later = b"" if retry_after is None else b"Retry-After: %d\r\n" % retry_after
+        origins = b"Access-Control-Allow-Origin: *\r\n" if self.site.is_public else b""
         self.transport.write(
             b"HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: application/json\r\n" % (status, phrase)
             + later
-            + b"Access-Control-Allow-Origin: *\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+            + origins
+            + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
         )
         self.loseConnection()
         # The rest is read and thrown away until the client has read the answer.
@@ -307,6 +309,13 @@ class BoundedSite(Site):
         self._config = config
         self._make_hosts = hosts
         self.apply()
+
+    @property
+    def is_public(self) -> bool:
+        """
+        Whether pages of any origin may read its refusals: it answers for any host name.
+        """
+        return self._make_hosts is None
 
     @property
     def trusted_proxies(self) -> list[str]:

@@ -6,8 +6,33 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from msgnode.protocol.address import is_scheme
+from msgnode.protocol.errors import Rejected
+from msgnode.protocol.peer_address import ip_of, peer_host
+
 SESSION, USER, PEER = "session", "user", "peer"
 KINDS = (SESSION, USER, PEER)
+MAX_VALUE_CHARS = 500
+
+
+def checked(kind: str, value: str) -> str:
+    """
+    The value as a limit compares it: an IPv6 address stands for its /64 network, as in other limits. Raises
+    Rejected if a limit of this kind and value would never take effect.
+    """
+    if kind not in KINDS:
+        raise Rejected(f"kind: expected {', '.join(KINDS)}, found {kind[:40]!r}")
+    if not 0 < len(value) <= MAX_VALUE_CHARS:
+        raise Rejected(f"value: expected 1 to {MAX_VALUE_CHARS} characters")
+    scheme, found, _ = value.partition("://")
+    if kind == SESSION and not (found and is_scheme(scheme)):
+        raise Rejected(f"value: expected a runtimeURL, found {value[:80]!r}")
+    if kind != PEER:
+        return value
+    address = ip_of(value.removesuffix("/64") if ":" in value else value)
+    if address is None:
+        raise Rejected(f"value: expected an IP address, found {value[:80]!r}; a ban may be of a network")
+    return peer_host(str(address))
 
 
 class TemporaryLimit(Struct):

@@ -106,16 +106,20 @@ class EventStreamTests(OperatorCase):
             ["gap", "session", "session"], [event.get("kind", event["event"]) for event in stream.events]
         )
 
-    def test_more_than_eight_streams_are_refused(self) -> None:
+    def test_more_than_eight_streams_of_a_token_are_refused(self) -> None:
         """
-        The ninth stream is answered 429; when one ends, there is room again.
+        The ninth stream is answered 429, while another token has one; when one ends, there is room again.
         """
-        streams = [self.stream() for _ in range(8)]
+        named = self.net.tokens.named
+        ann, bob = (named.add(name, ["viewer"], None, 0.0, "") for name in ("ann", "bob"))
+        streams = [self.stream(token=ann) for _ in range(8)]
 
+        self.assertEqual(429, self.stream(token=ann).status)
+        self.assertEqual([200] * 8, [self.stream(token=bob).status for _ in range(8)])
         self.assertEqual(429, self.stream().status)
 
         streams[0].http.hang_up()
-        self.assertEqual(200, self.stream().status)
+        self.assertEqual(200, self.stream(token=ann).status)
 
     def test_unknown_kind_is_refused_with_those_that_there_are(self) -> None:
         """

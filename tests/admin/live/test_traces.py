@@ -291,6 +291,42 @@ class BodyTests(TraceCase):
         self.assertEqual(4097, len(second))
         self.assertEqual("(encrypted)", third)
 
+    def test_secrets_are_masked_by_every_usual_name_and_in_texts(self) -> None:
+        """
+        Those of OAuth (RFC 6749), in JSON within a text, in URLs and forms, and what is a token by its form.
+        """
+        id = self.start(session=ANN, bodies=True)
+        names = ("access_token", "refreshToken", "id_token", "client_secret", "newPassword", "X-API-Key")
+        texts = {
+            "json": '{"a": [{"access_token": "s3cret", "n": 1}]}',
+            "nested": json.dumps({"b": json.dumps({"refresh_token": "s3cret"})}),
+            "part": 'sent {"access_token": "s3cret", "n": 1',
+            "url": "https://ann:s3cret@x.example/cb?n=1&access_token=s3cret#id_token=s3cret",
+            "path": "/cb?n=1&token=s3cret",
+            "form": "grant_type=refresh_token&refresh_token=s3cret&client_secret=s3cret",
+            "header": "Authorization: Bearer s3cret-s3cret",
+            "jwt": "it is eyJhbGciOiJub25lIn0.eyJzM2NyZXQiOjF9.s3cret",
+        }
+        fine = {
+            "code": 404,
+            "tokens": 3,
+            "text": "no token = none",
+            "list": '[1, 2,  "x"]',
+            "url": "https://x.example/?n=1",
+        }
+
+        self.ann.post(TOPIC, body=dict.fromkeys(names, "s3cret"))
+        self.ann.post(TOPIC, body=texts)
+        self.ann.post(TOPIC, body=fine)
+
+        named, shown, same = (line["body"] for line in self.lines(id) if line["step"] == "outcome")
+        self.assertEqual(dict.fromkeys(names, "***"), named)
+        self.assertNotIn("s3cret", json.dumps(shown))
+        self.assertNotIn("eyJzM2NyZXQ", json.dumps(shown))
+        self.assertEqual('{"a": [{"access_token": "***", "n": 1}]}', shown["json"])
+        self.assertEqual("https://***@x.example/cb?n=1&access_token=***#id_token=***", shown["url"])
+        self.assertEqual(fine, same)
+
     def test_bodies_are_for_admins(self) -> None:
         """
         An operator may not trace bodies.

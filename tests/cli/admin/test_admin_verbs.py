@@ -264,6 +264,21 @@ class ActionTests(AdminCommandCase):
         self.shown("unban", id, *WHY)
         self.assertNotIn(id, self.shown("bans"))
 
+    def test_a_ban_of_several_and_a_drain_are_confirmed(self) -> None:
+        """
+        With --yes; without a terminal it is an error that says so.
+        """
+        words = ("ban", "peer", "192.0.2.0/24", *WHY)
+        refused = self.run_(*words, exit_code=2)
+        self.assertIn("this would disconnect 2 clients; confirm it with --yes", refused.stderr)
+        self.assertEqual([], self.json_of("bans")["bans"])
+        self.assertIn("2 clients disconnected", self.shown(*words, "--yes"))
+
+        refused = self.run_("drain", *WHY, exit_code=2)
+        self.assertIn("of all clients within 10 min; confirm it with --yes", refused.stderr)
+        for more in (("--keep",), ("--yes",), ("--dry-run",)):
+            self.assertShows(("1 node",), "drain", *WHY, *more)
+
     def test_messages_that_wait_are_dropped(self) -> None:
         """
         `purge`
