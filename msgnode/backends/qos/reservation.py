@@ -44,7 +44,7 @@ class Reservation(msgspec.Struct, kw_only=True):
     def belongs_to(self, session: GrantHolder) -> bool:
         if self.user or self.token:
             return serves(self.user, self.token, session)
-        # Of a client that knows no session tokens: until somebody else opens its session.
+        # Of a client that knows no session tokens: until another client opens its session.
         return self.runtime == session.runtime and not session.identity and not session.token_hash
 
     def shown(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ log = Logger()
 FILE = "reservations.jsonl"
 SWEEP_SECONDS = 5.0  # between two looks for sessions of reservations that have ended
 MARGIN_SECONDS = 600  # that the node looks longer than needed: the time on disk changes less often
-NODE = "node"  # the key in the file, beside the ids of reservations
+NODE = "node"  # the key in the file, in addition to the ids of reservations
 SHARES = 10  # one user or host has one of them
 MAX_CUTS = 100  # reservations about which the relay is asked together
 WARNED_SECONDS = 600.0  # after a warning, during which another overuse ends the reservation
@@ -74,8 +74,8 @@ class Conflict(Rejected):
 
 class Notice(NamedTuple):
     """
-    What a session is told of its reservation: `overuse`, or that it has `ended`, and why; `used` has the bits
-    per second that were measured.
+    A notice to a session about its reservation: `overuse`, or that it has `ended`, and why; `used` has the
+    bits per second that were measured.
     """
 
     status: str
@@ -316,8 +316,8 @@ class Reservations(Service):
 
     def _end_lost(self, runtime: str = "") -> None:
         """
-        Ends the reservations that no client can end any more: their session was opened again by somebody
-        else, or has another name now.
+        Ends the reservations that no client can end any more: their session was opened again by another
+        client, or is not here any more.
         """
         for each in [each for each in self if not runtime or each.runtime == runtime]:
             if not self._is_held(each):
@@ -352,7 +352,9 @@ class Reservations(Service):
         self._is_cutting = True
         done = Deferred.fromCoroutine(self._cancel({id for id, _ in cuts}))
         done.addErrback(self._failed).addCallback(self._have_cut, cuts)
-        done.addErrback(lambda why: log.failure("an end of a reservation could not be told", why))
+        done.addErrback(
+            lambda why: log.failure("the answer to the end of a reservation could not be sent", why)
+        )
 
     def _have_cut(self, failure: str, cuts: list[tuple[str, Deferred[str]]]) -> None:
         self._is_cutting = False
