@@ -151,13 +151,15 @@ class AllocationLimits(Section):
 
 class PoolAddresses(Section):
     """
-    A foreign pool: its scheme, its addresses or a pattern of them, and the clients that may lease them.
+    A foreign pool: its scheme, its addresses or a pattern of them, the clients that may lease them, and how
+    many of them one session.
     """
 
     scheme: str
     clients: Leasers = field(name="for", default="anybody")
     addresses: list[str] = []
     pattern: str = ""
+    per_session: OrOff = 0
 
     def all_addresses(self) -> list[str]:
         return self.addresses or expand(self.pattern)

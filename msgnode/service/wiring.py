@@ -210,6 +210,8 @@ def add_embedded_broker(
         before(event, session)
         if session.ended or event == "moved":
             reservations.ended(session)
+        elif event == "opened" and session.names:
+            reservations.renamed(session)
 
     sessions.on_event = on_event
     node.offer("QoS broker", EmbeddedBroker(config.qos, config.domain, reservations, secret))

@@ -178,7 +178,7 @@ class RelayTests(TestCase):
     def test_packets_flow_until_the_reservation_is_deleted_or_over(self) -> None:
         """
         The relay carries packets both ways, and after an update; none after a delete, or after the time is
-        over.
+        over, also with credentials of before it was made shorter.
         """
         asyncio.run(self.deleted())
         asyncio.run(self.over())
@@ -260,9 +260,13 @@ class RelayTests(TestCase):
         self.assertEqual([fair["id"]], [each["id"] for each in self.ask("read", {})["reservations"]])
 
     async def over(self) -> None:
-        made = self.ask("create", {**WANTED, "seconds": 4})
+        first = self.ask("create", WANTED)
+        made = self.ask("update", {"id": first["id"], "seconds": 4})
         relayed = await Relayed.begin(made["iceServers"][0])
         self.assertEqual((True, True), await relayed.carries())
         await asyncio.sleep(max(made["expires"] - time.time(), 0) + 1)
 
         self.assertEqual((False, False), await relayed.carries(1.0))
+        again = await Relayed.begin(first["iceServers"][0])  # valid for ten minutes
+        await asyncio.sleep(SWEEP_SECONDS + 1)
+        self.assertEqual((False, False), await again.carries(1.0))

@@ -56,8 +56,8 @@ def serves(user: str, token_hash: str, session: GrantHolder) -> bool:
 
 class Owner(NamedTuple):
     """
-    Whose a session was when it asked for something: its verified user, and the hash of its session token. A
-    client that knows no session tokens has the session as long as it is connected: then `connection` is it.
+    The client that a session belonged to when it asked for something: its verified user, and the hash of its
+    session token. A client that knows no session tokens has it while it is connected, with `connection`.
     """
 
     user: str
@@ -71,7 +71,7 @@ class Owner(NamedTuple):
 
     def check(self, session: GrantHolder) -> None:
         """
-        Rejected (410) if the session has ended, or somebody else has it now.
+        Rejected (410) if the session has ended, or belongs to another client now.
         """
         if session.ended:
             raise Rejected("this session has ended", 410, "no-session")

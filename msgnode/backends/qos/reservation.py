@@ -19,7 +19,8 @@ class Reservation(msgspec.Struct, kw_only=True):
     Bandwidth at the relay: `up` and `down` in bits per second, for an application session between `parties`,
     `until` then, in seconds since 1970.
 
-    `runtime`, `user` and `token` (the hash of the session token) say whose it is.
+    `runtime`, `user` and `token` (the hash of the session token) say whose it is; `host` is where the session
+    was opened from, "" if that has no limit.
     """
 
     id: str
@@ -31,9 +32,20 @@ class Reservation(msgspec.Struct, kw_only=True):
     up: int
     down: int
     until: int
+    host: str = ""
+
+    @property
+    def payer(self) -> str:
+        """
+        The user or host in whose share it is; "" if it is in none.
+        """
+        return self.user or self.host
 
     def belongs_to(self, session: GrantHolder) -> bool:
-        return serves(self.user, self.token, session)
+        if self.user or self.token:
+            return serves(self.user, self.token, session)
+        # Of a client that knows no session tokens: until another client opens its session.
+        return self.runtime == session.runtime and not session.identity and not session.token_hash
 
     def shown(self) -> dict[str, Any]:
         return {

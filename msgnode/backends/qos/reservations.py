@@ -33,7 +33,8 @@ log = Logger()
 FILE = "reservations.jsonl"
 SWEEP_SECONDS = 5.0  # between two looks for sessions of reservations that have ended
 MARGIN_SECONDS = 600  # that the node looks longer than needed: the time on disk changes less often
-NODE = "node"  # the key in the file, beside the ids of reservations
+NODE = "node"  # the key in the file, in addition to the ids of reservations
+SHARES = 10  # one user or host has one of them
 MAX_CUTS = 100  # reservations about which the relay is asked together
 WARNED_SECONDS = 600.0  # after a warning, during which another overuse ends the reservation
 OVERUSE, ENDED = "overuse", "ended"
@@ -73,8 +74,8 @@ class Conflict(Rejected):
 
 class Notice(NamedTuple):
     """
-    What a session is told of its reservation: `overuse`, or that it has `ended`, and why; `used` has the bits
-    per second that were measured.
+    A notice to a session about its reservation: `overuse`, or that it has `ended`, and why; `used` has the
+    bits per second that were measured.
     """
 
     status: str
@@ -135,9 +136,8 @@ class Reservations(Service):
             self._name = msgspec.convert(kept.pop(NODE), RelayName)
         for id, value in kept.items():
             found = msgspec.convert(value, Reservation)
-            session = self._find(found.runtime)
-            is_ours = session is not None and found.belongs_to(session) and id.startswith(self._name.prefix)
             self._granted[id] = found
+            is_ours = self._is_held(found) and id.startswith(self._name.prefix)
             if is_ours and found.until > self._wall():
                 self._set_timer(found)
             else:
@@ -186,9 +186,12 @@ class Reservations(Service):
             return
         if len(self._granted) >= options.max_reservations:
             raise Rejected("there are as many reservations as this node keeps; try again later", 503, "limit")
-        if sum(1 for _ in self.of(session)) >= options.max_reservations_per_session:
-            most = options.max_reservations_per_session
+        most = options.max_reservations_per_session
+        if sum(each.runtime == session.runtime for each in self) >= most:
             raise Rejected(f"a session has at most {most} reservations", 429, "limit")
+        share, payer = max(most, options.max_reservations // SHARES), session.identity or session.host
+        if payer and sum(each.payer == payer for each in self) >= share:
+            raise Rejected(f"a user or host has at most {share} reservations", 429, "limit")
 
     # -- reservations --------------------------------------------------------------
 
@@ -214,6 +217,7 @@ class Reservations(Service):
     async def create(
         self, session: Session, wanted: Wanted, application: str, parties: list[str]
     ) -> Reservation:
+        self._end_lost(session.runtime)
         self._check(wanted, session)
         made = Reservation(
             id=f"{self._name.prefix}{token_hex(8)}",
@@ -225,6 +229,7 @@ class Reservations(Service):
             up=wanted.up,
             down=wanted.down,
             until=int(self._wall() + wanted.seconds),
+            host=session.host,
         )
         await self._put(made)
         return made
@@ -294,6 +299,30 @@ class Reservations(Service):
         for each in [each for each in self._granted.values() if each.runtime == session.runtime]:
             self._end(each)
 
+    def renamed(self, session: Session) -> None:
+        """
+        Keeps the reservations of an anonymous session that has got its name.
+        """
+        for each in [each for each in self if each.runtime in session.names and each.belongs_to(session)]:
+            each.runtime = session.runtime
+            self._journal.put(each.id, msgspec.to_builtins(each)).addErrback(lambda why: None)
+
+    def _is_held(self, made: Reservation) -> bool:
+        """
+        Does its session still belong to the client that made it?
+        """
+        session = self._find(made.runtime)
+        return session is not None and made.belongs_to(session)
+
+    def _end_lost(self, runtime: str = "") -> None:
+        """
+        Ends the reservations that no client can end any more: their session was opened again by another
+        client, or is not here any more.
+        """
+        for each in [each for each in self if not runtime or each.runtime == runtime]:
+            if not self._is_held(each):
+                self._end(each)
+
     def _end(self, made: Reservation) -> Deferred[str]:
         self._granted.pop(made.id, None)
         timer = self._timers.pop(made.id, None)
@@ -323,7 +352,9 @@ class Reservations(Service):
         self._is_cutting = True
         done = Deferred.fromCoroutine(self._cancel({id for id, _ in cuts}))
         done.addErrback(self._failed).addCallback(self._have_cut, cuts)
-        done.addErrback(lambda why: log.failure("an end of a reservation could not be told", why))
+        done.addErrback(
+            lambda why: log.failure("the answer to the end of a reservation could not be sent", why)
+        )
 
     def _have_cut(self, failure: str, cuts: list[tuple[str, Deferred[str]]]) -> None:
         self._is_cutting = False
@@ -355,6 +386,7 @@ class Reservations(Service):
         return Deferred.fromCoroutine(self._sweep_all()).addErrback(self._failed)
 
     async def _sweep_all(self) -> None:
+        self._end_lost()
         if self._wall() > self._name.until and not self.failures:
             return
         found = await self._relay.sessions(self._name.prefix)

@@ -5,8 +5,9 @@ It answers at three addresses. A pool is a scheme with a finite set of addresses
 example the SIP accounts of an IMS: they are leased to a session and free again when it ends.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -51,7 +52,8 @@ class Allocation:
         self._session_store = session_store
         self._config = config
         self._pools = {
-            pool.scheme: Pool(pool.all_addresses(), name, pool.clients) for name, pool in config.pools.items()
+            pool.scheme: Pool(pool.all_addresses(), name, pool.clients, pool.per_session)
+            for name, pool in config.pools.items()
         }
         self.is_verified: Callable[[Message], bool] = _is_never
         self.on_taken: Callable[[Session, Message], object] = _ignore_notice
@@ -117,27 +119,16 @@ class Allocation:
             name for name in flatten_strings(body.get("childrenResources"), most) if "://" not in name
         ]
         _making(number, scheme, self._domain.name, children).check(len(message.data), most)
+        extra_size = key_size(key, number) if key is not None else 0
         pool = self._pools.get(scheme)
-        if pool is not None:
-            pool.check(self.is_verified(message))
         if pool is None:
             allocated += [f"{scheme}://{self._domain.name}/{uuid4()}" for _ in range(number)]
-        elif self.leases is None:
-            yield from self.free(scheme, number, self.is_leased, allocated)
+            yield from self._bind(allocated, children, session, extra_size)
         else:
-            yield None  # what follows is not the first step, which is taken at once
-            yield self.leases.lease(scheme, number).addCallback(allocated.extend)
-            if session.ended:
-                raise Rejected("the session has ended", 401, "no-session")
-        channels = [f"{address}{_CHILD}{name}" for address in allocated for name in children]
-        extra_size = key_size(key, number) if key is not None else 0
-        self._promised.update(allocated)
-        try:
-            yield from self._binder.bind([*allocated, *channels], session, ALLOCATED, extra_size=extra_size)
-        finally:
-            self._promised.difference_update(allocated)
-            for address in allocated:
-                self._released(address)
+            pool.check(self.is_verified(message))
+            with pool.asked_for(session, number):
+                yield from self._lease(scheme, pool, number, session, allocated)
+                yield from self._bind(allocated, children, session, extra_size)
         if children and session in self._children:
             self._children[session].update((address, list(children)) for address in allocated)
         message.resources = allocated
@@ -146,6 +137,33 @@ class Allocation:
                 session.keys = Keys(session.account)
             session.keys.add(key, allocated)
             self._session_store.keyed(session.sid, key, allocated)
+
+    def _bind(
+        self, allocated: list[str], children: list[str], session: Session, extra_size: int
+    ) -> Iterator[Deferred[Any] | None]:
+        channels = [f"{address}{_CHILD}{name}" for address in allocated for name in children]
+        self._promised.update(allocated)
+        try:
+            yield from self._binder.bind([*allocated, *channels], session, ALLOCATED, extra_size=extra_size)
+        finally:
+            self._promised.difference_update(allocated)
+            for address in allocated:
+                self._released(address)
+
+    def _lease(
+        self, scheme: str, pool: "Pool", number: int, session: Session, allocated: list[str]
+    ) -> Iterator[Deferred[Any] | None]:
+        """
+        Fills `allocated` with addresses of a pool, in slices. Raises Rejected.
+        """
+        yield from pool.check_share(session)
+        if self.leases is None:
+            yield from self.free(scheme, number, self.is_leased, allocated)
+            return
+        yield None  # what follows is not the first step, which is taken at once
+        yield self.leases.lease(scheme, number).addCallback(allocated.extend)
+        if session.ended:
+            raise Rejected("the session has ended", 401, "no-session")
 
     # -- pools (Pools of the cluster) ----------------------------------------------
 
@@ -362,9 +380,17 @@ class Pool:
     grow with the pool.
     """
 
-    def __init__(self, addresses: Iterable[str], name: str = "", clients: Leasers = "anybody") -> None:
+    def __init__(
+        self,
+        addresses: Iterable[str],
+        name: str = "",
+        clients: Leasers = "anybody",
+        per_session: int = 0,
+    ) -> None:
         self.name = name
         self.clients = clients
+        self._per_session = per_session
+        self._asked: Counter[Session] = Counter()  # addresses that are about to be leased
         self._all = dict.fromkeys(addresses)
         self._queue = OrderedDict.fromkeys(self._all)
         self._leased: set[str] = set()  # addresses removed from the queue
@@ -377,6 +403,34 @@ class Pool:
             which = "the node has authenticated" if self.clients == "verified" else "are not authenticated"
             text = f"the pool {self.name} is for clients that {which}"
             raise Rejected(text, 403, "identity")
+
+    @contextmanager
+    def asked_for(self, session: Session, number: int) -> Iterator[None]:
+        """
+        Counts addresses for the session that are not bound yet.
+        """
+        self._asked[session] += number
+        try:
+            yield
+        finally:
+            self._asked[session] -= number
+            if not self._asked[session]:
+                del self._asked[session]
+
+    def check_share(self, session: Session) -> Iterator[None]:
+        """
+        Raises Rejected (429) if the session would have more addresses than it may; in slices.
+        """
+        if not self._per_session:
+            return
+        held = 0
+        for done, address in enumerate(list(session.bindings), 1):
+            held += address in self._all and bool(session.bindings.get(address, 0) & ALLOCATED)
+            if done % ADDRESSES == 0:
+                yield
+        if held + self._asked[session] > self._per_session:
+            text = f"a session has at most {self._per_session} addresses of the pool {self.name}"
+            raise Rejected(text, 429, "limit")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all)

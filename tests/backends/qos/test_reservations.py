@@ -294,15 +294,78 @@ class ReservationTests(ReservationCase):
         """
         There are limits of the time, of the reservations of a session, and of all.
         """
+        bob = self.node.client(BOB)
+        bob.session.host = "192.0.2.99"
         self.node.config.qos.max_reservations_per_session = 1
         self.node.config.qos.max_reservations = 2
         self.assertEqual(400, self.ask("create", {**WANTED, "seconds": 1e6})["code"])
         small = {"up": 1, "down": 1}
         self.reserve(**small)
         self.assertEqual(429, self.ask("create", {**WANTED, **small})["code"])
-        self.reserve(client=self.node.client(BOB), **small)
+        self.reserve(client=bob, **small)
         eve = self.node.client("runtime://example.org/eve")
         self.assertEqual(503, self.ask("create", {**WANTED, **small}, client=eve)["code"])
+
+    def test_session_that_is_opened_again_begins_anew(self) -> None:
+        """
+        Who opens the session again without its token cannot end its reservations: they end with the next
+        request, or at the next look, and count no more.
+        """
+        self.node.config.qos.max_reservations_per_session = 2
+        for _ in range(3):
+            made = [self.reserve(up=100, down=100) for _ in range(2)]
+            self.use(made[0])
+            self.client.open(ANN)
+        self.assertEqual(403, self.ask("delete", {"id": made[0]["id"]})["code"])
+        self.assertEqual(2, len(self.reservations))
+        self.node.clock.advance(SWEEP_SECONDS)
+
+        self.assertEqual((0, []), (len(self.reservations), self.relay.held))
+
+    def test_client_without_a_session_token_keeps_its_reservation(self) -> None:
+        """
+        A client that knows no session tokens has its reservation until somebody opens its session.
+        """
+        self.node.sessions.void_token(self.client.session)
+        made = self.reserve()
+        self.node.clock.advance(2 * SWEEP_SECONDS)
+        self.assertEqual(200, self.ask("read", {"id": made["id"]})["code"])
+        self.client.open(ANN)
+        self.node.clock.advance(SWEEP_SECONDS)
+
+        self.assertEqual(0, len(self.reservations))
+
+    def test_anonymous_session_that_gets_a_name_keeps_its_reservation(self) -> None:
+        """
+        A session that opens without a name and takes one later with its token still has its reservation.
+        """
+        guest = self.node.client()
+        guest.tell({"id": 1, "type": "open", "to": "mn:/session"})
+        token, guest.runtime = guest.take()[0]["body"]["runtimeToken"], guest.session.runtime
+        made = self.reserve(client=guest)
+        guest.reopen(f"runtime://example.org/guest/{token}")
+        guest.runtime = "runtime://example.org/guest"
+        self.node.clock.advance(SWEEP_SECONDS)
+
+        body = self.ask("read", client=guest)
+        self.assertEqual([made["id"]], [each["id"] for each in body["value"]["reservations"]])
+        self.assertEqual([guest.runtime], [each.runtime for each in self.reservations])
+
+    def test_one_host_has_a_tenth(self) -> None:
+        """
+        The sessions of one host have a tenth of all reservations together, and those of another its own.
+        """
+        self.node.config.qos.max_reservations = 30
+        self.node.config.qos.max_reservations_per_session = 2
+        clients = [self.node.client(f"runtime://example.org/c{number}") for number in range(3)]
+        for client, host in zip(clients, (1, 1, 2), strict=True):
+            client.session.host = f"192.0.2.{host}"
+        asked = [clients[0], clients[0], clients[1], clients[1], clients[2]]
+
+        codes = [self.ask("create", {**WANTED, "up": 1, "down": 1}, client=client) for client in asked]
+
+        self.assertEqual([200, 200, 200, 429, 200], [body["code"] for body in codes])
+        self.assertEqual("a user or host has at most 3 reservations", codes[3]["desc"])
 
     def test_bad_requests_are_refused_in_words(self) -> None:
         """

@@ -228,6 +228,44 @@ class LeaseTests(AllocationTests):
         self.assertEqual(3, len(self.lease(self.b, 3)))
 
 
+class ShareTests(AllocationTests):
+    """
+    How many addresses of a pool one session has.
+    """
+
+    def lease(self, client: Any, number: int) -> dict:
+        return self.ask(client, {"scheme": "sip", "value": {"number": number}})
+
+    def test_one_session_does_not_lease_the_whole_pool(self) -> None:
+        """
+        With `per_session` a session is refused more addresses than that, in one request or several; others
+        get theirs, and what it returns counts no more.
+        """
+        ims = {"scheme": "sip", "pattern": "sip:guest{1..4}@example.org", "per_session": 2}
+        self.restart(pools={"ims": ims})
+        self.b.subscribe("sip:guest3@example.org", "sip:guest4@example.org")  # which is no lease
+
+        refused = self.lease(self.a, 3)
+        codes = [self.lease(self.a, 1)["code"] for _ in range(3)]
+        self.assertEqual(200, self.lease(self.b, 2)["code"])
+        self.release(self.a, {"resource": ["sip:guest1@example.org"]})
+
+        self.assertEqual((429, [200, 200, 429]), (refused["code"], codes))
+        self.assertEqual("a session has at most 2 addresses of the pool ims", refused["desc"])
+        self.assertEqual(200, self.lease(self.a, 1)["code"])
+
+    def test_refused_requests_count_nothing(self) -> None:
+        """
+        A request that is refused leaves nothing of the share of its session.
+        """
+        self.restart(pools={"ims": {"scheme": "sip", "addresses": ["sip:1", "sip:2"], "per_session": 2}})
+        self.lease(self.b, 1)
+
+        codes = [self.lease(self.a, 2)["code"] for _ in range(3)]
+
+        self.assertEqual(([503] * 3, 200), (codes, self.lease(self.a, 1)["code"]))
+
+
 class LeaserTests(AllocationTests):
     """
     Pools for some clients.
