@@ -77,9 +77,9 @@ class Browser:
         return Page(self, url, apart)
 
     def stop(self) -> None:
-        self._opened.close()
-        self.process.kill()
+        self.process.kill()  # first: it may not answer the end of the connection for ten seconds
         self.process.wait(PATIENCE)
+        self._opened.close()
         shutil.rmtree(self.profile, ignore_errors=True)
 
 
