@@ -154,7 +154,7 @@ const draw = {
     };
   },
   bands: ({ labels, series, unit, colours }) => ({
-    grid, legend: { top: 0 }, tooltip: hint(unit),
+    grid, legend: { type: "scroll", top: 0 }, tooltip: hint(unit),
     xAxis: axis({ type: "category", data: labels, boundaryGap: false, axisLabel: { hideOverlap: true } }),
     yAxis: axis({ type: "log", min: ({ min }) => 10 ** Math.floor(Math.log10(Math.max(1, min))), axisLabel: { formatter: (value) => format(Math.round(value), unit) } }),
     series: Object.entries(series).reverse().map(([name, values]) => ({
