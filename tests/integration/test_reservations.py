@@ -206,7 +206,10 @@ class RelayTests(TestCase):
         told = self.client.receive()
         self.assertIsNotNone(told)
         assert told is not None
-        self.assertEqual({"resource": f"/reservation/{made['id']}", "reason": "removed"}, told["body"])
+        resource, value = told["body"]["resource"], told["body"]["value"]
+        self.assertEqual(
+            (f"/reservation/{made['id']}", "ended", "removed"), (resource, value["status"], value["reason"])
+        )
         self.assertEqual((False, False), await relayed.carries(1.0))
         again = await Relayed.begin(made["iceServers"][0])
         await asyncio.sleep(SWEEP_SECONDS + 1)
