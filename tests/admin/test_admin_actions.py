@@ -451,6 +451,35 @@ class BanTests(AdminCase):
         self.assertEqual(2, self.net.operations.audit.failures)
         self.assertEqual(2, len(self.flushLoggedErrors()))
 
+    def test_a_ban_is_written_when_the_disk_takes_it(self) -> None:
+        """
+        Some seconds later, or when the node stops: it would be lost at the next start.
+        """
+        services = list(self.net.operations.services())
+        for service in services:
+            service.startService()
+        file = self.state / "bans.json"
+        ban = {"kind": "runtime", "seconds": 0, "reason": REASON}
+
+        def kept() -> list[str]:
+            return [each["value"] for each in json.loads(file.read_text())]
+
+        file.mkdir()
+        self.assertRefused(self.request("POST", "bans", {**ban, "value": C}), 503, "is in effect")
+        self.net.advance(11)
+        self.assertEqual([], list(self.state.glob("bans.json.new")))
+        file.rmdir()
+        self.net.advance(11)
+        self.assertEqual([C], kept())
+
+        file.unlink()
+        file.mkdir()
+        self.assertRefused(self.request("POST", "bans", {**ban, "value": f"{C}2"}), 503, "is in effect")
+        file.rmdir()
+        for service in reversed(services):
+            service.stopService()
+        self.assertEqual([C, f"{C}2"], kept())
+
     def test_bans_that_cannot_be_read_are_set_aside(self) -> None:
         """
         The next ban does not replace them.
