@@ -8,8 +8,8 @@ from typing import Any
 
 import twisted
 from msgnode.admin.node_facts import NodeFacts
-from msgnode.admin.reads.config_report import without_secrets
 from msgnode.admin.reads.session_list import KEYS
+from msgnode.config.secrets import without_secrets
 from msgnode.sessions.principal import Principal
 from tests.support.admin_case import A, AdminCase, B, C, url
 from tests.support.made_policies import rule, use
