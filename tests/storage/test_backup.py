@@ -3,7 +3,9 @@ The backup of a running node, and what a node has that starts from it.
 """
 
 import json
+import resource
 import shutil
+import signal
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -389,6 +391,35 @@ class RestoreTests(BackupCase):
 
         self.assertIn("'admin-token' is no part of a backup", done.output)
         self.assertFalse((self.restored / "admin-token").exists())
+
+    def test_a_restore_onto_a_full_disk_leaves_nothing(self) -> None:
+        """
+        Whether the disk is full before, or gets full meanwhile.
+        """
+        backup = self.back_up()
+        with self.assertRaisesRegex(BackupRefused, "the backup needs [0-9,]+ bytes in .*, and 5 are free"):
+            restore_backup(backup, self.restored, measure=lambda path: (10, 5, 5))
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        self.addCleanup(signal.signal, signal.SIGXFSZ, before)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_FSIZE, limit)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limit[1]))
+        self.assertRaises(BackupRefused, restore_backup, backup, self.restored)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+        self.assertEqual(["lock"], [path.name for path in self.restored.iterdir()])
+
+    def test_a_node_removes_what_a_killed_restore_collected(self) -> None:
+        """
+        Its state is as it was before the restore.
+        """
+        (self.restored / "restore-unfinished" / "spool").mkdir(parents=True)
+
+        store = Store(self.restored, self.node.clock)
+        store.open()
+        self.addCleanup(store.shut)
+
+        self.assertFalse((self.restored / "restore-unfinished").exists())
 
     def test_a_restore_that_was_interrupted_can_be_repeated(self) -> None:
         """
