@@ -16,7 +16,7 @@ from pathlib import Path
 from time import gmtime, strftime
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import Deferred, DeferredLock, succeed
 from twisted.logger import Logger
 
 from msgnode.protocol.errors import Rejected
@@ -26,6 +26,7 @@ log = Logger()
 DIRECTORY = "audit"
 BEGIN = "0" * 64
 MAX_RECENT = 1000
+MAX_RECENT_BYTES = 2 * 1024 * 1024  # of files that are read for them at the start
 MAX_TEXT, MAX_ITEMS = 1000, 100  # characters of a text in a line, texts of a list
 TAIL_BYTES = 64 * 1024
 DAY_SECONDS = 86400.0
@@ -79,6 +80,19 @@ class AuditLog:
         Writes a line about something that happens in any case. Never fails.
         """
         return self.write(phase="result", id=self.next_id(), **fields).addErrback(lambda why: None)
+
+    def restore(self) -> Deferred[None]:
+        """
+        Reads the newest entries of before the start. Never fails.
+        """
+        directory = self._directory
+        if directory is None:
+            return succeed(None)
+
+        def failed(why: Any) -> None:
+            log.failure("the audit log could not be read", why)
+
+        return self.in_turn(newest_entries, directory).addCallbacks(self.recent.extendleft, failed)
 
     def in_turn(self, function: Callable[..., Any], *args: Any) -> Deferred[Any]:
         """
@@ -200,6 +214,30 @@ def last_hash(directory: Path) -> str:
                     continue
                 return str(found)
     return BEGIN
+
+
+def newest_entries(directory: Path) -> list[Entry]:
+    """
+    The newest entries, the last first; at most MAX_RECENT, from MAX_RECENT_BYTES of the files.
+    """
+    found: list[Entry] = []
+    left = MAX_RECENT_BYTES
+    for path in reversed(audit_files(directory)):
+        with path.open("rb") as file:
+            begin = max(0, path.stat().st_size - left)
+            file.seek(begin)
+            data = file.read(left)
+        left -= len(data)
+        for line in reversed(data.split(b"\n")[1 if begin else 0 :]):  # the first may be half a line
+            with suppress(ValueError):
+                entry = json.loads(line)
+                if isinstance(entry, dict) and isinstance(entry.get("time"), float | int):
+                    found.append(entry)
+            if len(found) == MAX_RECENT:
+                return found
+        if begin:
+            break
+    return found
 
 
 def first_prev(path: Path) -> str:

@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.protocol.errors import Rejected
-from msgnode.storage.audit_log import TAIL_BYTES, AuditLog, last_hash, mistakes, read_entries
+from msgnode.storage.audit_log import MAX_RECENT, TAIL_BYTES, AuditLog, last_hash, mistakes, read_entries
 from tests.support.fakes import directory
 
 DAY = 86400.0
@@ -42,6 +42,26 @@ class AuditLogTests(SynchronousTestCase):
             (1, ["audit-197003.jsonl, line 1: lines or files before it were removed"]),
             mistakes(self.state / "audit"),
         )
+
+    def test_the_newest_entries_of_before_the_start_are_known(self) -> None:
+        """
+        Of all months, in their order, and no more than are kept of a node that runs long.
+        """
+        for day, number in ((0, 5), (35, MAX_RECENT - 1)):
+            self.clock.advance(day * DAY)
+            for index in range(number):
+                self.successResultOf(self.log.write(action="undrain", target=f"{day}-{index}"))
+        [*_, path] = sorted((self.state / "audit").iterdir())
+        with path.open("ab") as file:
+            file.write(b'{"time": 0.0, "act')
+
+        again = AuditLog(self.state, self.clock.seconds, maybeDeferred)
+        self.successResultOf(again.restore())
+        self.successResultOf(again.write(action="start"))
+
+        self.assertEqual(MAX_RECENT, len(again.recent))
+        self.assertEqual("35-0", again.recent[0]["target"])
+        self.assertEqual([f"35-{MAX_RECENT - 2}", None], [each.get("target") for each in again.recent][-2:])
 
     def test_lines_removed_from_the_beginning_are_found(self) -> None:
         """

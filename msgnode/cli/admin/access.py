@@ -230,7 +230,8 @@ def revoke(client: AdminClient, name: str, reason: str, dry_run: bool) -> None:
 @shows
 def audit(view: View, since: float | None, verify: bool, **given: Any) -> None:
     """
-    Show what operators did, the newest first; the files in STATE/audit have all. Needs the role admin.
+    Show what operators did, the newest first. The node remembers the last 1,000 lines, two for each action;
+    the files in STATE/audit have all. Needs the role admin.
 
     \b
     Examples:
