@@ -3,6 +3,7 @@ Actions on the admin listener: who may do them, what they do, and what the audit
 """
 
 import json
+import shutil
 from typing import Any
 
 from twisted.internet.address import IPv4Address
@@ -800,6 +801,23 @@ class AuditTests(AdminCase):
         self.assertTrue(self.node.sessions.get(A).token_hash)
         self.assertEqual("away", self.get(f"sessions/{url(A)}")["session"]["state"])
         self.assertEqual(3, self.net.operations.audit.failures)
+        self.flushLoggedErrors()
+
+    def test_what_is_done_without_the_audit_log_can_be_taken_back_without_it(self) -> None:
+        """
+        While the disk is full a drained node can be used again, a ban lifted, and the configuration reloaded.
+        """
+        made = self.act("bans", kind="runtime", value=C, seconds=60)["details"]["ban"]
+        shutil.rmtree(self.state / "audit")
+        (self.state / "audit").write_text("a file in the place of the directory")
+
+        self.act("drain")
+        self.act("undrain")
+        self.act(f"bans/{made['id']}", method="DELETE")
+        reload = self.request("POST", "reload", {"reason": REASON})
+
+        self.assertEqual([], self.get("bans")["bans"])
+        self.assertNotEqual(503, reload.status, reload.body)
         self.flushLoggedErrors()
 
     def test_a_changed_or_removed_line_breaks_the_chain(self) -> None:

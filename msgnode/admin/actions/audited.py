@@ -18,7 +18,8 @@ log = Logger()
 
 MIN_REASON_CHARS, MAX_REASON_CHARS = 3, 200
 MAX_SHOWN = 100  # targets in an answer
-URGENT = {"kick", "ban", "drain", "link ban", "link drain"}  # done even if the audit log cannot be written
+# These are done even if the audit log cannot be written. What begins so can be taken back so.
+URGENT = {"kick", "ban", "unban", "drain", "undrain", "reload", "link ban", "link drain", "link resume"}
 
 
 class ActionResult(msgspec.Struct, kw_only=True):
@@ -114,7 +115,8 @@ class Audited:
             yield self._failed(Failure(), line)
             raise
         if isinstance(details, Underway):
-            details.end.addCallbacks(self._done, self._failed, callbackArgs=(line,), errbackArgs=(line,))
+            ending: Deferred[Any] = details.end
+            ending.addCallbacks(lambda text: self._done(text, line), lambda why: self._failed(why, line))
             details = details.details
         else:
             yield self._done("done", line)
