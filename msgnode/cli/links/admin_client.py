@@ -182,11 +182,14 @@ class AdminClient:
 
     @cached_property
     def _token(self) -> str:
-        return (
+        found = (
             os.environ.get("MSGNODE_ADMIN_TOKEN", "").strip()
             or current_context().admin_token()
             or self._read(self.state / TOKEN_FILE)
         )
+        if not (found.isascii() and found.isprintable() and " " not in found):  # http.client would show it
+            self.console.stop("the admin token has a space, a line end or a letter that no token has", USAGE)
+        return found
 
     def get(self, *path: str, query: Iterable[tuple[str, str]] = ()) -> Any:
         return self._ask("GET", path, query)
