@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
+from twisted.internet.defer import maybeDeferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.cli.main import main
 from msgnode.config.schema import ConfigError
+from msgnode.storage.audit_log import AuditLog, mistakes, read_entries
 from msgnode.storage.backup.hot_copy import Origin, take_snapshot, write_backup
 from msgnode.storage.backup.manifest import FILE, BackupRefused, backups_in, read_manifest
 from msgnode.storage.backup.restoring import restore_backup
@@ -391,6 +393,21 @@ class RestoreTests(BackupCase):
 
         self.assertIn("'admin-token' is no part of a backup", done.output)
         self.assertFalse((self.restored / "admin-token").exists())
+
+    def test_a_restore_has_a_line_in_the_audit_log(self) -> None:
+        """
+        The log is that of before the restore, and its chain holds.
+        """
+        backup = self.back_up()
+        log = AuditLog(self.restored, lambda: 1_800_000_000.0, maybeDeferred)
+        self.successResultOf(log.write(action="ban"))
+
+        restore_backup(backup, self.restored, replace=True)
+
+        self.assertEqual((2, []), mistakes(self.restored / "audit"))
+        [_, (_, _, entry)] = read_entries(self.restored / "audit")
+        assert entry is not None
+        self.assertEqual(("state restore", [str(backup)]), (entry["action"], entry["target"]))
 
     def test_a_restore_onto_a_full_disk_leaves_nothing(self) -> None:
         """

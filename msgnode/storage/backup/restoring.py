@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from twisted.internet.defer import maybeDeferred
+
+from msgnode.storage.audit_log import AuditLog
 from msgnode.storage.backup.manifest import BackupRefused, Manifest, digest, read_manifest
 from msgnode.storage.database import RESTORING, UNFINISHED, lock
 from msgnode.storage.objects.segments import DIRECTORY as OBJECTS
@@ -86,7 +89,24 @@ def restore_backup(
             )  # the spool first: with its mark, sessions are notified in any case
         collected.rmdir()
         _sync(state)
+        _note(backup, manifest, state)
         return manifest, aside
+
+
+def _note(backup: Path, manifest: Manifest, state: Path) -> None:
+    """
+    Writes a line to the audit log of the state directory, which is that of before, if it can be written.
+    """
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(manifest.created))
+    audit = AuditLog(state, time.time, maybeDeferred, keep_days=lambda: 0)
+    audit.note(
+        who=f"uid {os.getuid()}",
+        via="cli",
+        action="state restore",
+        target=[str(backup.absolute())],
+        result=f"the state of {made}",
+        ok=True,
+    )
 
 
 def _check_room(manifest: Manifest, state: Path, measure: Measure) -> None:
