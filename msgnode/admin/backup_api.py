@@ -13,7 +13,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode import __version__
-from msgnode.admin.actions.audited import Audited, Plan
+from msgnode.admin.actions.audited import Audited, Plan, Underway
 from msgnode.admin.api.endpoint import Call
 from msgnode.node import Node
 from msgnode.protocol.errors import Rejected
@@ -49,6 +49,7 @@ class Backups:
         self._node = node
         self._run = run
         self._running = False
+        self._ends: Deferred[str] = Deferred()  # of the backup that is being made
 
     @property
     def directory(self) -> Path:
@@ -62,9 +63,10 @@ class Backups:
             )
         return Path(config.admin.backup_dir or Path(config.state, DIRECTORY))
 
-    def begin(self, who: str) -> BackupReport:
+    def begin(self, who: str) -> tuple[BackupReport, Deferred[str]]:
         """
-        Begin a backup of this moment; `last` has its result later. Raises Rejected.
+        Begin a backup of this moment. Returns its report, and a Deferred that fires with a text when it is
+        complete or fails with Rejected; `last` has its result then, too. Raises Rejected.
         """
         directory, config = self.directory, self._node.config
         if self._running:
@@ -80,18 +82,20 @@ class Backups:
             raise Rejected(str(why), 503, "disk") from None
         log.info("a backup into {directory} begins, by {who}", directory=str(directory), who=who)
         self._running = True
+        ends = self._ends = Deferred()
         origin = Origin(__version__, config.domain, config.node)
         keep, reserve = config.admin.keep_backups, config.storage.reserve_bytes
         self.last = BackupReport(str(directory), "running")
         done = self._run(write_backup, snapshot, Path(config.state), directory, keep, origin, reserve)
         done.addCallbacks(self._done, self._failed)
-        return self.last
+        return self.last, ends
 
     def _done(self, made: tuple[Path, Manifest]) -> None:
         path, manifest = made
         self._running = False
         self.last = BackupReport(str(path), "done", manifest.size, manifest.created)
         log.info("the backup {path} is complete: {size} bytes", path=str(path), size=manifest.size)
+        self._ends.callback(f"{path}, {manifest.size} bytes")
 
     def _failed(self, why: Failure) -> None:
         self._running = False
@@ -101,6 +105,7 @@ class Backups:
             log.error("the backup failed: {why}", why=why.getErrorMessage())
         else:
             log.failure("the backup failed", why)
+        self._ends.errback(Rejected(f"the backup failed: {why.getErrorMessage()}", 503, "disk"))
 
     def stored(self) -> list[BackupReport]:
         """
@@ -143,9 +148,9 @@ class BackupActions:
         Begins a backup; the details have its report.
         """
 
-        def begun() -> dict[str, Any]:
-            report: dict[str, Any] = msgspec.to_builtins(self._backups.begin(call.operator.name))
-            return report
+        def begun() -> Underway:
+            report, ends = self._backups.begin(call.operator.name)
+            return Underway(msgspec.to_builtins(report), ends)
 
         plan = Plan("backup", [str(self._backups.directory)], begun)
         return self._audited.run(call, plan, call.body.reason)

@@ -22,6 +22,7 @@ from msgnode.config.schema import (
     Listen,
     PoolAddresses,
 )
+from msgnode.config.secrets import is_secret, text_without_secrets, without_secrets
 from msgnode.config.validation import cross_checks
 
 # The old names of keys, and the names they have now.
@@ -101,16 +102,16 @@ def merge(table: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any
 
 def check(table: Mapping[str, Any], where: str) -> Config:
     """
-    Convert a table to the Config. ConfigError names `where` the table came from.
+    Convert a table to the Config. ConfigError names `where` the table came from; it shows no secret.
     """
     for key, name in _renamed(table):
         raise ConfigError(f"{where}: {key}: is now called {name}")
     try:
         config = msgspec.convert(table, Config)
     except msgspec.ValidationError as why:
-        raise ConfigError(f"{where}: {_in_words(str(why), table)}") from None
+        raise ConfigError(f"{where}: {text_without_secrets(_in_words(str(why), table), table)}") from None
     for key, wrong in cross_checks(config):
-        raise ConfigError(f"{where}: {key}: {wrong}")
+        raise ConfigError(f"{where}: {key}: {text_without_secrets(wrong, table)}")
     return config
 
 
@@ -168,7 +169,8 @@ def _in_words(complaint: str, table: Any) -> str:
     if "Invalid enum value" in text:
         *others, last = (repr(word) for word in _choices(names))
         expected = f"expected {', '.join(others)} or {last}"
-    shown = "another" if names[-1:] == ["client_secret"] else repr(found)  # it may be a secret
+    name = next((name for name in reversed(names) if isinstance(name, str)), "")
+    shown = "another" if is_secret(name) else repr(without_secrets(name, found))
     return f"{key}: {expected}, found {shown}"
 
 

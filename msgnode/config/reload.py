@@ -17,6 +17,7 @@ from twisted.application.service import Service
 from twisted.logger import Logger
 
 from msgnode.config.schema import Config, ConfigError
+from msgnode.config.secrets import text_without_secrets
 from msgnode.config.sections import Section
 
 log = Logger()
@@ -141,25 +142,26 @@ class Reloading(Service):
             fresh = self._read()
             renewed = [(renewable, renewable.read()) for renewable in self._renewables]
         except ConfigError as why:
-            log.error("the reload failed, nothing has changed: {why}", why=str(why))
-            return self._failed(str(why), by)
+            text = text_without_secrets(str(why))
+            log.error("the reload failed, nothing has changed: {why}", why=text)
+            return self._failed(text, by)
         before = deepcopy(self._config)
         changed, waiting = apply_changes(self._config, fresh)
         used = [(renewable, renewable.use(read)) for renewable, read in renewed]
         try:
             self._apply_all()
         except Exception as why:
-            failed = why
+            text = "the node failed over this; its log says why"
             if isinstance(why, ConfigError):
-                log.error("the reload failed, nothing has changed: {why}", why=str(why))
+                text = text_without_secrets(str(why))
+                log.error("the reload failed, nothing has changed: {why}", why=text)
             else:
                 log.failure("the reload failed, nothing has changed")
             apply_changes(self._config, before)
             for renewable, read in used:
                 renewable.use(read)
             self._apply_all()
-            known = isinstance(failed, ConfigError)
-            return self._failed(str(failed) if known else "the node failed over this; its log says why", by)
+            return self._failed(text, by)
         log.info(
             "reloaded the configuration and the files it names; changed: {keys}",
             keys=", ".join(changed) or "no key",

@@ -2,7 +2,8 @@
 Audit log: what operators did, with a hash chain, so that a line that is changed or removed later shows.
 
 Each line has `prev`, the hash of the line before it, and `hash`, that of `prev` and its own other keys. The
-first line of a month continues the chain of the month before.
+first line of a month continues the chain of the month before. A line at which old months are deleted has
+`begins`, the `prev` of the first line that is left.
 """
 
 import json
@@ -15,7 +16,7 @@ from pathlib import Path
 from time import gmtime, strftime
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import Deferred, DeferredLock, succeed
 from twisted.logger import Logger
 
 from msgnode.protocol.errors import Rejected
@@ -25,6 +26,8 @@ log = Logger()
 DIRECTORY = "audit"
 BEGIN = "0" * 64
 MAX_RECENT = 1000
+MAX_RECENT_BYTES = 2 * 1024 * 1024  # of files that are read for them at the start
+MAX_TEXT, MAX_ITEMS = 1000, 100  # characters of a text in a line, texts of a list
 TAIL_BYTES = 64 * 1024
 DAY_SECONDS = 86400.0
 
@@ -69,7 +72,7 @@ class AuditLog:
         """
         Writes a line, and waits until it is on disk. Fails with Rejected (503) if it cannot be written.
         """
-        entry: Entry = {"time": round(self._wall(), 3), **fields}
+        entry: Entry = {"time": round(self._wall(), 3), **bounded(fields)}
         return self._turn.run(self._write_in_turn, entry)
 
     def note(self, **fields: Any) -> Deferred[None]:
@@ -77,6 +80,19 @@ class AuditLog:
         Writes a line about something that happens in any case. Never fails.
         """
         return self.write(phase="result", id=self.next_id(), **fields).addErrback(lambda why: None)
+
+    def restore(self) -> Deferred[None]:
+        """
+        Reads the newest entries of before the start. Never fails.
+        """
+        directory = self._directory
+        if directory is None:
+            return succeed(None)
+
+        def failed(why: Any) -> None:
+            log.failure("the audit log could not be read", why)
+
+        return self.in_turn(newest_entries, directory).addCallbacks(self.recent.extendleft, failed)
 
     def in_turn(self, function: Callable[..., Any], *args: Any) -> Deferred[Any]:
         """
@@ -101,33 +117,49 @@ class AuditLog:
         if not self._last:
             self._last = BEGIN if directory is None else last_hash(directory)
         chained = {**entry, "prev": self._last}
-        chained["hash"] = digest(chained)
+        old: list[Path] = []
         if directory is not None:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             name = strftime("audit-%Y%m.jsonl", gmtime(entry["time"]))
-            months = [path.name for path in audit_files(directory)]
-            if months and name > months[-1]:
-                self._delete_old(directory, entry["time"], months[-1])
+            months = audit_files(directory)
+            if months and name > months[-1].name:
+                old = self._old(months, entry["time"])
+            if old:
+                chained["begins"] = first_prev(months[len(old)])
+        chained["hash"] = digest(chained)
+        if directory is not None:
             # After the clock was set back the newest file goes on: the chain is in the order of the files.
-            path = directory / max([name, *months[-1:]])
+            path = directory / max([name, *(month.name for month in months[-1:])])
             append_line(path, json.dumps(chained, ensure_ascii=False).encode("utf-8", "replace"))
         self._last = chained["hash"]
+        for month in old:
+            with suppress(OSError):  # the line is written; they are deleted in a month
+                month.unlink()
         return chained
 
-    def _delete_old(self, directory: Path, now: float, newest: str) -> None:
+    def _old(self, months: list[Path], now: float) -> list[Path]:
         """
-        Deletes the months that ended long ago; none if that were all: the clock may be wrong.
+        The months that ended long ago; none if that were all: the clock may be wrong.
         """
         keep_days = self._keep_days()
         if not keep_days:
-            return
+            return []
         # The month before the oldest day that is kept has ended by then.
         oldest = strftime("audit-%Y%m.jsonl", gmtime(now - keep_days * DAY_SECONDS))
-        if newest < oldest:
-            return
-        for path in audit_files(directory):
-            if path.name < oldest:
-                path.unlink()
+        return [] if months[-1].name < oldest else [path for path in months if path.name < oldest]
+
+
+def bounded(value: Any) -> Any:
+    """
+    The value with each long text and list in it cut, so that nothing that a request has makes a huge line.
+    """
+    if isinstance(value, str):
+        return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}..."
+    if isinstance(value, dict):
+        return {bounded(name): bounded(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [bounded(inner) for inner in value[:MAX_ITEMS]]
+    return value
 
 
 def append_line(path: Path, line: bytes) -> None:
@@ -168,16 +200,55 @@ def last_hash(directory: Path) -> str:
     The hash of the newest line in the directory; of a directory without lines the beginning of a chain.
     """
     for path in reversed(audit_files(directory)):
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-            lines = file.read().splitlines()
-        for line in reversed(lines):
-            try:
-                found = json.loads(line)["hash"]
-            except (ValueError, KeyError, TypeError):
-                continue
-            return str(found)
+        size = path.stat().st_size
+        tail = 0
+        while tail < size:
+            tail = min(size, max(TAIL_BYTES, 2 * tail))
+            with path.open("rb") as file:
+                file.seek(size - tail)
+                lines = file.read(tail).split(b"\n")
+            for line in reversed(lines if tail == size else lines[1:]):  # the first may be half a line
+                try:
+                    found = json.loads(line)["hash"]
+                except (ValueError, KeyError, TypeError):
+                    continue
+                return str(found)
     return BEGIN
+
+
+def newest_entries(directory: Path) -> list[Entry]:
+    """
+    The newest entries, the last first; at most MAX_RECENT, from MAX_RECENT_BYTES of the files.
+    """
+    found: list[Entry] = []
+    left = MAX_RECENT_BYTES
+    for path in reversed(audit_files(directory)):
+        with path.open("rb") as file:
+            begin = max(0, path.stat().st_size - left)
+            file.seek(begin)
+            data = file.read(left)
+        left -= len(data)
+        for line in reversed(data.split(b"\n")[1 if begin else 0 :]):  # the first may be half a line
+            with suppress(ValueError):
+                entry = json.loads(line)
+                if isinstance(entry, dict) and isinstance(entry.get("time"), float | int):
+                    found.append(entry)
+            if len(found) == MAX_RECENT:
+                return found
+        if begin:
+            break
+    return found
+
+
+def first_prev(path: Path) -> str:
+    """
+    The hash before the first line of a file; "" if that is no entry.
+    """
+    with path.open(encoding="utf-8", errors="replace") as file:
+        try:
+            return str(json.loads(file.readline())["prev"])
+        except (ValueError, KeyError, TypeError):
+            return ""
 
 
 def read_entries(directory: Path) -> Iterator[tuple[str, int, Entry | None]]:
@@ -199,7 +270,8 @@ def mistakes(directory: Path) -> tuple[int, list[str]]:
     The number of lines, and where the chain is broken, as sentences.
     """
     found: list[str] = []
-    before, lines = "", 0
+    begins, first = {BEGIN}, ""  # hashes that a chain may begin after, and that which it does begin after
+    before, lines, place = "", 0, ""
     for name, number, entry in read_entries(directory):
         lines += 1
         if entry is None:
@@ -208,7 +280,12 @@ def mistakes(directory: Path) -> tuple[int, list[str]]:
             continue
         if digest(entry) != entry.get("hash"):
             found.append(f"{name}, line {number}: was changed")
+        if lines == 1:
+            first, place = str(entry.get("prev", "")), f"{name}, line {number}"
+        begins.add(str(entry.get("begins", BEGIN)))
         if before and entry.get("prev") != before:
             found.append(f"{name}, line {number}: a line before it was removed or changed")
         before = str(entry.get("hash", ""))
+    if place and first not in begins:
+        found.insert(0, f"{place}: lines or files before it were removed")
     return lines, found

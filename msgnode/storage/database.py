@@ -96,6 +96,8 @@ class Loaded(NamedTuple):
 
 # Name of a directory that is in a state directory while `msgnode state restore` exchanges its files.
 RESTORING = "restore-begun"
+# Name of a directory in which it collects files, until all are there; the state is as it was until then.
+UNFINISHED = "restore-unfinished"
 
 
 def lock(directory: Path) -> int:

@@ -7,6 +7,7 @@ process, and with `full` also a power failure.
 """
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from msgnode.sessions.persistence import SessionRecord
 from msgnode.storage.database import (
     NAME,
     RESTORING,
+    UNFINISHED,
     Change,
     Loaded,
     NewerFile,
@@ -121,6 +123,7 @@ class Store(Service):
             self.shut()
             again = "run 'msgnode state restore --replace' again"
             raise ConfigError(f"state: a restore of {self._directory} was interrupted; {again}")
+        shutil.rmtree(self._directory / UNFINISHED, ignore_errors=True)  # of a restore that was killed
         try:
             self._database = connect(self.path, self._full)
         except (sqlite3.DatabaseError, OSError) as why:

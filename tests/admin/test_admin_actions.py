@@ -3,6 +3,7 @@ Actions on the admin listener: who may do them, what they do, and what the audit
 """
 
 import json
+import shutil
 from typing import Any
 
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -506,6 +507,35 @@ class BanTests(AdminCase):
         self.assertEqual(2, self.net.operations.audit.failures)
         self.assertEqual(2, len(self.flushLoggedErrors()))
 
+    def test_a_ban_is_written_when_the_disk_takes_it(self) -> None:
+        """
+        Some seconds later, or when the node stops: it would be lost at the next start.
+        """
+        services = list(self.net.operations.services())
+        for service in services:
+            service.startService()
+        file = self.state / "bans.json"
+        ban = {"kind": "runtime", "seconds": 0, "reason": REASON}
+
+        def kept() -> list[str]:
+            return [each["value"] for each in json.loads(file.read_text())]
+
+        file.mkdir()
+        self.assertRefused(self.request("POST", "bans", {**ban, "value": C}), 503, "is in effect")
+        self.net.advance(11)
+        self.assertEqual([], list(self.state.glob("bans.json.new")))
+        file.rmdir()
+        self.net.advance(11)
+        self.assertEqual([C], kept())
+
+        file.unlink()
+        file.mkdir()
+        self.assertRefused(self.request("POST", "bans", {**ban, "value": f"{C}2"}), 503, "is in effect")
+        file.rmdir()
+        for service in reversed(services):
+            service.stopService()
+        self.assertEqual([C, f"{C}2"], kept())
+
     def test_bans_that_cannot_be_read_are_set_aside(self) -> None:
         """
         The next ban does not replace them.
@@ -859,6 +889,23 @@ class AuditTests(AdminCase):
         self.assertTrue(self.node.sessions.get(A).token_hash)
         self.assertEqual("away", self.get(f"sessions/{url(A)}")["session"]["state"])
         self.assertEqual(3, self.net.operations.audit.failures)
+        self.flushLoggedErrors()
+
+    def test_what_is_done_without_the_audit_log_can_be_taken_back_without_it(self) -> None:
+        """
+        While the disk is full a drained node can be used again, a ban lifted, and the configuration reloaded.
+        """
+        made = self.act("bans", kind="runtime", value=C, seconds=60)["details"]["ban"]
+        shutil.rmtree(self.state / "audit")
+        (self.state / "audit").write_text("a file in the place of the directory")
+
+        self.act("drain")
+        self.act("undrain")
+        self.act(f"bans/{made['id']}", method="DELETE")
+        reload = self.request("POST", "reload", {"reason": REASON})
+
+        self.assertEqual([], self.get("bans")["bans"])
+        self.assertNotEqual(503, reload.status, reload.body)
         self.flushLoggedErrors()
 
     def test_a_changed_or_removed_line_breaks_the_chain(self) -> None:

@@ -10,9 +10,9 @@ from twisted.internet.defer import Deferred
 
 import twisted
 from msgnode.admin.node_facts import NodeFacts
-from msgnode.admin.reads.config_report import without_secrets
 from msgnode.admin.reads.inspector import Busy
 from msgnode.admin.reads.session_list import KEYS
+from msgnode.config.secrets import without_secrets
 from msgnode.sessions.principal import Principal
 from tests.support.admin_case import REASON, A, AdminCase, B, C, url
 from tests.support.http_client import HTTPClient

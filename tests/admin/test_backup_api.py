@@ -12,6 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.admin.backup_api import Backups
 from msgnode.cli.main import main
 from msgnode.protocol.errors import Rejected
+from msgnode.storage.audit_log import read_entries
 from tests.support.admin_http import MemoryAdminHTTP
 from tests.support.durable import DurableNode
 from tests.support.fakes import MemoryNode, directory
@@ -38,6 +39,13 @@ class BackupCommandTests(SynchronousTestCase):
             line += ["--reason", "before the upgrade"]
         return CliRunner().invoke(main, line, obj=self.http)
 
+    def audit(self) -> list[dict[str, Any]]:
+        """
+        The lines about backups in the audit log.
+        """
+        entries = [entry for _, _, entry in read_entries(self.state / "audit")]
+        return [entry for entry in entries if entry is not None and entry["action"] == "backup"]
+
     def test_makes_a_backup_and_lists_it(self) -> None:
         """
         The path is printed, and the backup is complete then.
@@ -52,6 +60,9 @@ class BackupCommandTests(SynchronousTestCase):
         self.assertEqual(0, done.exit_code, done.output)
         self.assertEqual([done.output.split()[0]], [each["path"] for each in listed])
         self.assertEqual(["done"], [each["state"] for each in listed])
+        result = self.audit()[-1]
+        self.assertEqual(("result", True), (result["phase"], result["ok"]))
+        self.assertIn(listed[0]["path"], result["result"])
 
     def test_a_backup_that_fails_is_reported(self) -> None:
         """
@@ -63,6 +74,9 @@ class BackupCommandTests(SynchronousTestCase):
 
         self.assertEqual(1, done.exit_code)
         self.assertIn("cannot be written: File exists", done.output)
+        intent, result = self.audit()
+        self.assertEqual(("intent", "result", False), (intent["phase"], result["phase"], result["ok"]))
+        self.assertIn("the backup failed: ", result["result"])
 
     def test_only_the_role_admin_makes_backups(self) -> None:
         """
@@ -98,14 +112,16 @@ class BackupsTests(SynchronousTestCase):
         """
         Another is refused until the first is complete.
         """
-        self.backups.begin("ops")
+        _, ends = self.backups.begin("ops")
 
         refused = self.assertRaises(Rejected, self.backups.begin, "ops")
         done, call = self.calls.pop()
+        self.assertNoResult(ends)
         done.callback(call())
 
+        self.assertIn(" bytes", self.successResultOf(ends))
         self.assertEqual((409, "done"), (refused.code, self.backups.last and self.backups.last.state))
-        self.assertEqual("running", self.backups.begin("ops").state)
+        self.assertEqual("running", self.backups.begin("ops")[0].state)
         self.calls.pop()[1]()
 
     def test_a_node_without_a_state_directory_has_nothing_to_back_up(self) -> None:

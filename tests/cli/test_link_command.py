@@ -369,6 +369,9 @@ class FailureTests(CommandCase):
         The token in the environment comes before the file.
         """
         self.assertStops("link ls", 1, "does not accept the token", MSGNODE_ADMIN_TOKEN="mna_wrong")
+        for wrong in ("mna_a\nmna_b", "mna_a b", "mna_ä"):
+            shown = "the admin token has a space, a line end or a letter that no token has"
+            self.assertStops("link ls", 2, shown, MSGNODE_ADMIN_TOKEN=wrong)
         self.assertEqual({"mna_wrong"}, set(self.http.tokens))
 
     def test_a_missing_token_exits_2_before_anything_is_sent(self) -> None:

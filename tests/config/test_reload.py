@@ -220,6 +220,22 @@ class ReloadTests(SynchronousTestCase):
         why = "/x/secret: cannot be read: No such file or directory"
         self.assertEqual([f"error: the reload failed, nothing has changed: {why}"], self.logged)
 
+    def test_an_error_shows_no_password(self) -> None:
+        """
+        Neither one in the file nor one of a part of the node is in the log.
+        """
+
+        def wrong() -> None:
+            if self.config.limits.message_bytes == 1000:
+                raise ConfigError("registry: expected a URL, found 'http://user:hush@h:port'")
+
+        self.reload('registry.url = "http://user:hush@"\n')
+        self.apply[:] = [wrong]
+        self.reload("limits.message_bytes = 1000\n")
+
+        self.assertEqual(2, len(self.logged))
+        self.assertNotIn("hush", "".join(self.logged))
+
     def test_bad_certificate(self) -> None:
         """
         So is a certificate that cannot be used.

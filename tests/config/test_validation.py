@@ -115,6 +115,24 @@ class MistakesTests(SynchronousTestCase):
         self.assertIn('"client_id": "msgnode"', result.output)
         self.assertNotIn("s3cret", result.output)
 
+    def test_no_error_shows_a_secret(self) -> None:
+        """
+        Whatever is wrong with it, and wherever it is: a password in a URL, a number in the place of a secret.
+        """
+        for table in (
+            {"registry": {"url": "http://user:SECRETPW@"}},
+            {"registry": {"url": "ftp://user:SECRETPW@[h"}},
+            {"qos": {"url": ["http://user:SECRETPW@h"]}},
+            {"public_url": "x://user:SECRETPW@h"},
+            {"qos": {"turn_secret": 12345678}},
+            {"cluster": {"url": ["nats://h"], "user": "u", "password": ["SECRETPW"]}},
+            {"cluster": [{"password": "SECRETPW"}]},
+            {"cluster": {"url": ["http://u:SECRETPW@h:1"], "token": "SECRETPW"}},
+        ):
+            wrong = str(self.assertRaises(ConfigError, check, table, "x"))
+            self.assertNotIn("SECRETPW", wrong)
+            self.assertNotIn("12345678", wrong)
+
     def test_check_says_when_a_secret_file_cannot_be_read(self) -> None:
         """
         `msgnode check` says when the file of a secret cannot be read.

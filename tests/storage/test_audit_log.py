@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.protocol.errors import Rejected
-from msgnode.storage.audit_log import AuditLog, mistakes, read_entries
+from msgnode.storage.audit_log import MAX_RECENT, TAIL_BYTES, AuditLog, last_hash, mistakes, read_entries
 from tests.support.fakes import directory
 
 DAY = 86400.0
@@ -36,6 +36,64 @@ class AuditLogTests(SynchronousTestCase):
 
         names = [path.name for path in sorted((self.state / "audit").iterdir())]
         self.assertEqual(["audit-197002.jsonl", "audit-197003.jsonl"], names)
+        self.assertEqual((2, []), mistakes(self.state / "audit"))
+        (self.state / "audit" / names[0]).unlink()
+        self.assertEqual(
+            (1, ["audit-197003.jsonl, line 1: lines or files before it were removed"]),
+            mistakes(self.state / "audit"),
+        )
+
+    def test_the_newest_entries_of_before_the_start_are_known(self) -> None:
+        """
+        Of all months, in their order, and no more than are kept of a node that runs long.
+        """
+        for day, number in ((0, 5), (35, MAX_RECENT - 1)):
+            self.clock.advance(day * DAY)
+            for index in range(number):
+                self.successResultOf(self.log.write(action="undrain", target=f"{day}-{index}"))
+        [*_, path] = sorted((self.state / "audit").iterdir())
+        with path.open("ab") as file:
+            file.write(b'{"time": 0.0, "act')
+
+        again = AuditLog(self.state, self.clock.seconds, maybeDeferred)
+        self.successResultOf(again.restore())
+        self.successResultOf(again.write(action="start"))
+
+        self.assertEqual(MAX_RECENT, len(again.recent))
+        self.assertEqual("35-0", again.recent[0]["target"])
+        self.assertEqual([f"35-{MAX_RECENT - 2}", None], [each.get("target") for each in again.recent][-2:])
+
+    def test_lines_removed_from_the_beginning_are_found(self) -> None:
+        """
+        The oldest file begins with the first line that the node ever wrote.
+        """
+        for action in ("undrain", "kick", "drain"):
+            self.successResultOf(self.log.write(action=action))
+        [path] = (self.state / "audit").iterdir()
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[2:]))
+
+        self.assertEqual(
+            (1, [f"{path.name}, line 1: lines or files before it were removed"]),
+            mistakes(self.state / "audit"),
+        )
+
+    def test_a_long_line_breaks_no_chain(self) -> None:
+        """
+        Texts and lists are cut; and a node that starts finds the last line however long it is.
+        """
+        targets = ["x" * 2000] * 200
+        self.successResultOf(self.log.write(action="kick", target=targets, before={"value": "y" * 200_000}))
+        [(_, _, entry)] = read_entries(self.state / "audit")
+        assert entry is not None
+        self.assertEqual((100, "x" * 1000 + "..."), (len(entry["target"]), entry["target"][0]))
+        self.assertLess(len(str(entry["before"])), 1100)
+        [path] = (self.state / "audit").iterdir()
+        self.assertGreater(path.stat().st_size, TAIL_BYTES)
+        self.assertEqual(entry["hash"], last_hash(self.state / "audit"))
+
+        again = AuditLog(self.state, self.clock.seconds, maybeDeferred, lambda: 40)
+        self.successResultOf(again.write(action="undrain"))
+
         self.assertEqual((2, []), mistakes(self.state / "audit"))
 
     def test_a_clock_that_is_set_back_breaks_no_chain(self) -> None:

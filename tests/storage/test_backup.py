@@ -3,16 +3,20 @@ The backup of a running node, and what a node has that starts from it.
 """
 
 import json
+import resource
 import shutil
+import signal
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
+from twisted.internet.defer import maybeDeferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.cli.main import main
 from msgnode.config.schema import ConfigError
+from msgnode.storage.audit_log import AuditLog, mistakes, read_entries
 from msgnode.storage.backup.hot_copy import Origin, take_snapshot, write_backup
 from msgnode.storage.backup.manifest import FILE, BackupRefused, backups_in, read_manifest
 from msgnode.storage.backup.restoring import restore_backup
@@ -389,6 +393,50 @@ class RestoreTests(BackupCase):
 
         self.assertIn("'admin-token' is no part of a backup", done.output)
         self.assertFalse((self.restored / "admin-token").exists())
+
+    def test_a_restore_has_a_line_in_the_audit_log(self) -> None:
+        """
+        The log is that of before the restore, and its chain holds.
+        """
+        backup = self.back_up()
+        log = AuditLog(self.restored, lambda: 1_800_000_000.0, maybeDeferred)
+        self.successResultOf(log.write(action="ban"))
+
+        restore_backup(backup, self.restored, replace=True)
+
+        self.assertEqual((2, []), mistakes(self.restored / "audit"))
+        [_, (_, _, entry)] = read_entries(self.restored / "audit")
+        assert entry is not None
+        self.assertEqual(("state restore", [str(backup)]), (entry["action"], entry["target"]))
+
+    def test_a_restore_onto_a_full_disk_leaves_nothing(self) -> None:
+        """
+        Whether the disk is full before, or gets full meanwhile.
+        """
+        backup = self.back_up()
+        with self.assertRaisesRegex(BackupRefused, "the backup needs [0-9,]+ bytes in .*, and 5 are free"):
+            restore_backup(backup, self.restored, measure=lambda path: (10, 5, 5))
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        self.addCleanup(signal.signal, signal.SIGXFSZ, before)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_FSIZE, limit)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limit[1]))
+        self.assertRaises(BackupRefused, restore_backup, backup, self.restored)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+        self.assertEqual(["lock"], [path.name for path in self.restored.iterdir()])
+
+    def test_a_node_removes_what_a_killed_restore_collected(self) -> None:
+        """
+        Its state is as it was before the restore.
+        """
+        (self.restored / "restore-unfinished" / "spool").mkdir(parents=True)
+
+        store = Store(self.restored, self.node.clock)
+        store.open()
+        self.addCleanup(store.shut)
+
+        self.assertFalse((self.restored / "restore-unfinished").exists())
 
     def test_a_restore_that_was_interrupted_can_be_repeated(self) -> None:
         """

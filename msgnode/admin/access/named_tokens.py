@@ -4,6 +4,7 @@ Named tokens of operators: `<state>/admin-tokens` has their hashes, roles and en
 
 import json
 import os
+from contextlib import suppress
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
@@ -143,11 +144,16 @@ def write_private(path: Path, data: bytes) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.new")
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as made:
-        made.write(data)
-        made.flush()
-        os.fsync(made.fileno())
-    os.replace(beside, path)
+    try:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as made:
+            made.write(data)
+            made.flush()
+            os.fsync(made.fileno())
+        os.replace(beside, path)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
 
 
 def read_json(path: Path) -> Any:

@@ -29,6 +29,7 @@ class AuditTrail(Service):
 
     def startService(self) -> None:
         super().startService()
+        self._audit.restore()
         self._note("start", f"version {self._facts.version}")
         reloading = self._facts.reloading
         if reloading is None:

@@ -3,11 +3,12 @@ Audited actions: a dry run, the confirmation of a number, and two lines in the a
 """
 
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from msgnode.admin.api.endpoint import AT_MOST, CONFIRMED, Call
 from msgnode.protocol.errors import Rejected
@@ -17,7 +18,8 @@ log = Logger()
 
 MIN_REASON_CHARS, MAX_REASON_CHARS = 3, 200
 MAX_SHOWN = 100  # targets in an answer
-URGENT = {"kick", "ban", "drain", "link ban", "link drain"}  # done even if the audit log cannot be written
+# These are done even if the audit log cannot be written. What begins so can be taken back so.
+URGENT = {"kick", "ban", "unban", "drain", "undrain", "reload", "link ban", "link drain", "link resume"}
 
 
 class ActionResult(msgspec.Struct, kw_only=True):
@@ -37,9 +39,9 @@ class Plan:
     """
     A plan of an action: its name, whom it would hit, and the function that does it.
 
-    `do` returns the details of the result, or a Deferred of them. `confirms`: an operator must confirm the
-    number of targets, "exactly" or "at most". `number` is that of the targets if `targets` has only the first
-    of them.
+    `do` returns the details of the result or Underway, or a Deferred of them. `confirms`: an operator must
+    confirm the number of targets, "exactly" or "at most". `number` is that of the targets if `targets` has
+    only the first of them.
     """
 
     def __init__(
@@ -57,6 +59,16 @@ class Plan:
         self.do = do
         self.confirms = confirms
         self.before = before
+
+
+class Underway(NamedTuple):
+    """
+    The result of an action that goes on after its answer: the details of the answer, and a Deferred of its
+    end. That fires with the text of the result, or fails with Rejected.
+    """
+
+    details: dict[str, Any]
+    end: Deferred[str]
 
 
 class Audited:
@@ -100,13 +112,24 @@ class Audited:
             log.error("{who} does {action} without a line in the audit log", **line)
         try:
             details = yield maybeDeferred(plan.do)
-        except Exception as why:
-            known = isinstance(why, Rejected)
-            yield self._finish(line, result=str(why) if known else "failed", ok=False)
+        except Exception:
+            yield self._failed(Failure(), line)
             raise
-        yield self._finish(line, result="done", ok=True)
-        log.info("{who} did {action}: {reason}", who=call.operator.name, action=plan.action, reason=reason)
+        if isinstance(details, Underway):
+            ending: Deferred[Any] = details.end
+            ending.addCallbacks(lambda text: self._done(text, line), lambda why: self._failed(why, line))
+            details = details.details
+        else:
+            yield self._done("done", line)
         return ActionResult(done=number, audit=line["id"], targets=shown, details=details or {})
+
+    def _done(self, result: str, line: dict[str, Any]) -> Deferred[None]:
+        log.info("{who} did {action}: {reason}", **line)
+        return self._finish(line, result=result, ok=True)
+
+    def _failed(self, why: Failure, line: dict[str, Any]) -> Deferred[None]:
+        known = why.check(Rejected) is not None
+        return self._finish(line, result=why.getErrorMessage() if known else "failed", ok=False)
 
     def _finish(self, line: dict[str, Any], **result: Any) -> Deferred[None]:
         """

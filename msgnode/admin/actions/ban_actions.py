@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -32,6 +33,7 @@ MAX_OPERATOR_SECONDS = 86400.0  # a longer ban needs the role admin
 MAX_SECONDS = 1e9
 MAX_LIMIT_SECONDS = 7 * 86400.0
 MAX_LIMITS = 1000
+RETRY_SECONDS = 10.0  # until bans that could not be written are written again
 
 
 def check_seconds(call: Call, seconds: float) -> None:
@@ -102,6 +104,7 @@ class BanActions(Service):
         self._node = inspector.node
         self._audited = audited
         self._path = path
+        self._retry: IDelayedCall | None = None  # while bans are not on disk
 
     def startService(self) -> None:
         """
@@ -122,6 +125,15 @@ class BanActions(Service):
             )
             self._set_aside(self._path)
 
+    def stopService(self) -> Deferred[None]:
+        """
+        Writes what could not be written until now, if the disk takes it.
+        """
+        super().stopService()
+        if self._retry is None:
+            return succeed(None)
+        return self.save().addErrback(lambda why: None).addCallback(lambda done: self._retry_later(False))
+
     def _set_aside(self, path: Path) -> None:
         """
         Keeps a file that cannot be read: the next ban would replace it.
@@ -134,18 +146,35 @@ class BanActions(Service):
 
     def save(self) -> Deferred[None]:
         """
-        Writes the bans. Fails with Rejected (503) if they cannot be written; they are in effect all the same.
+        Writes the bans. Fails with Rejected (503) if they cannot be written; they are in effect all the same,
+        and written as soon as the disk takes them.
         """
         if self._path is None:
             return succeed(None)
 
+        def written(done: object) -> None:
+            if self._retry is not None:
+                log.info("the bans are on disk again")
+            self._retry_later(False)
+
         def failed(why: Failure) -> None:
             error = why.trap(OSError) and why.value
+            if self._retry is None:
+                log.error("the bans cannot be written to disk: {why}", why=getattr(error, "strerror", error))
+            self._retry_later(True)
             text = f"this is in effect, but cannot be written to disk: {getattr(error, 'strerror', error)}"
             raise Rejected(text, 503, "disk")
 
         data = msgspec.json.encode(self._node.bans.all())
-        return self._audited.audit.in_turn(write_private, self._path, data).addErrback(failed)
+        return self._audited.audit.in_turn(write_private, self._path, data).addCallbacks(written, failed)
+
+    def _retry_later(self, is_wanted: bool) -> None:
+        if self._retry is not None and self._retry.active():
+            self._retry.cancel()
+        self._retry = self._inspector.clock.callLater(RETRY_SECONDS, self._save_again) if is_wanted else None
+
+    def _save_again(self) -> None:
+        self.save().addErrback(lambda why: why.trap(Rejected) and None)
 
     # -- bans ---------------------------------------------------------------------------
 

@@ -23,7 +23,8 @@ class AuditQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 class AuditList(msgspec.Struct):
     """
-    The entries since the node started, the newest first; the files in `<state>/audit` have all.
+    The newest entries, the newest first: of the last 1,000 lines, two for each action. The files in
+    `<state>/audit` have all.
     """
 
     rows_in: ClassVar[str] = "entries"

@@ -10,11 +10,8 @@ from typing import Any
 import msgspec
 
 from msgnode.admin.reads.inspector import Inspector
-from msgnode.structures.url_masking import HIDDEN, masked
+from msgnode.config.secrets import without_secrets
 
-SECRETS = ("secret", "password", "token")
-FILES = ("turn_secret_file", "cli_password_file")
-NOT_SECRET = ("message_token", "takeover", "client_secret_file", "token_file", "token_keys_file", *FILES)
 DEFAULT, FILE, OPTION, RUNTIME = "default", "file", "option", "runtime"
 
 
@@ -77,17 +74,3 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield from _flat(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value
-
-
-def without_secrets(key: str, value: Any) -> Any:
-    """
-    The value, with *** in the place of each secret in it, also of those in URLs.
-    """
-    name = key.rpartition(".")[2]
-    if name not in NOT_SECRET and any(word in name for word in SECRETS) and isinstance(value, str):
-        return HIDDEN if value else ""
-    if isinstance(value, Mapping):
-        return {each: without_secrets(each, inner) for each, inner in value.items()}
-    if isinstance(value, list):
-        return [without_secrets(key, inner) for inner in value]
-    return masked(value) if isinstance(value, str) else value

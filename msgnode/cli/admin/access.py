@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from msgnode.cli import REFUSED
+from msgnode.cli import REFUSED, USAGE
 from msgnode.cli.admin.actions import acts, confirmed_most, do, stop_if_incomplete, tell
 from msgnode.cli.admin.times import Duration, ago, date, left
 from msgnode.cli.admin.view import Column, View, plain, shows
@@ -237,7 +237,8 @@ def revoke(client: AdminClient, name: str, reason: str, dry_run: bool) -> None:
 @shows
 def audit(view: View, since: float | None, verify: bool, **given: Any) -> None:
     """
-    Show what operators did, the newest first; the files in STATE/audit have all. Needs the role admin.
+    Show what operators did, the newest first. The node remembers the last 1,000 lines, two for each action;
+    the files in STATE/audit have all. Needs the role admin.
 
     \b
     Examples:
@@ -245,7 +246,8 @@ def audit(view: View, since: float | None, verify: bool, **given: Any) -> None:
       msgnode admin audit --verify --state /var/lib/msgnode
 
     \b
-    Exit code of --verify: 0, the chain of lines holds; 1, it is broken.
+    Exit code of --verify, which needs no node: 0, the chain of lines holds; 1, it is broken; 2, there are
+    no lines in --state.
     """
     if verify:
         _verify(view.client)
@@ -263,8 +265,12 @@ def _verify(client: AdminClient) -> None:
     """
     Looks for lines in the state directory that were changed or removed, and exits with 1 if there are any.
     """
+    if click.get_current_context().params.get("state") is None:
+        raise click.UsageError("--verify reads files: name the node's state directory with --state.")
     directory = client.state / DIRECTORY
     lines, found = mistakes(directory)
+    if not lines:
+        client.console.stop(f"{directory}: there are no lines", USAGE)
     text = [f"{directory}: {count(lines, 'line')}, {count(len(found), 'mistake')}", *map(printable, found)]
     client.console.result("\n".join(text), {"lines": lines, "mistakes": found})
     raise SystemExit(REFUSED if found else 0)

@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cached_property, partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from ssl import create_default_context
@@ -178,12 +178,18 @@ class AdminClient:
         parts = urlsplit(self._admin)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             self.console.stop(f"--admin: expected a URL such as {ADMIN}, not {admin!r}", USAGE)
-        self._token = (
+        self._http.ca = current_context().ca and os.path.expanduser(current_context().ca or "")
+
+    @cached_property
+    def _token(self) -> str:
+        found = (
             os.environ.get("MSGNODE_ADMIN_TOKEN", "").strip()
             or current_context().admin_token()
             or self._read(self.state / TOKEN_FILE)
         )
-        self._http.ca = current_context().ca and os.path.expanduser(current_context().ca or "")
+        if not (found.isascii() and found.isprintable() and " " not in found):  # http.client would show it
+            self.console.stop("the admin token has a space, a line end or a letter that no token has", USAGE)
+        return found
 
     def get(self, *path: str, query: Iterable[tuple[str, str]] = ()) -> Any:
         return self._ask("GET", path, query)

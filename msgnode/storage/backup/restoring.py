@@ -9,17 +9,20 @@ delivered again.
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from twisted.internet.defer import maybeDeferred
+
+from msgnode.storage.audit_log import AuditLog
 from msgnode.storage.backup.manifest import BackupRefused, Manifest, digest, read_manifest
-from msgnode.storage.database import RESTORING, lock
+from msgnode.storage.database import RESTORING, UNFINISHED, lock
 from msgnode.storage.objects.segments import DIRECTORY as OBJECTS
 from msgnode.storage.objects.segments import UNSURE
 from msgnode.storage.spool_recovery import mark_incomplete
 
-UNFINISHED = "restore-unfinished"  # name of a directory in which files are collected, until all are there
+Measure = Callable[[str], tuple[int, int, int]]  # total, used and free bytes of a directory's disk
 # These stay: they belong to the machine, or are no part of a backup.
 STAYING = ("lock", UNFINISHED, RESTORING, "backups", "audit", "admin-token", "admin-tokens")
 
@@ -42,7 +45,9 @@ def examine_backup(backup: Path) -> tuple[Manifest, list[str]]:
     return manifest, wrong
 
 
-def restore_backup(backup: Path, state: Path, replace: bool = False) -> tuple[Manifest, Path | None]:
+def restore_backup(
+    backup: Path, state: Path, replace: bool = False, measure: Measure = shutil.disk_usage
+) -> tuple[Manifest, Path | None]:
     """
     Restore a backup. With `replace`, a state that is there is moved aside, to the path that is returned.
 
@@ -61,16 +66,12 @@ def restore_backup(backup: Path, state: Path, replace: bool = False) -> tuple[Ma
             raise BackupRefused(f"{state} is not empty; --replace moves what is there aside")
         collected = state / UNFINISHED
         shutil.rmtree(collected, ignore_errors=True)
-        collected.mkdir(mode=0o700)
-        for name in manifest.files:
-            target = collected / name
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            shutil.copyfile(backup / name, target)
-            target.chmod(0o600)
-            _sync(target)
-        mark_incomplete(collected / "spool")
-        if (collected / OBJECTS).is_dir():
-            (collected / OBJECTS / UNSURE).touch(mode=0o600)
+        _check_room(manifest, state, measure)
+        try:
+            _collect(backup, manifest, collected)
+        except OSError:
+            shutil.rmtree(collected, ignore_errors=True)
+            raise
         aside = _aside(state) if there else None
         if aside is not None:
             aside.mkdir(mode=0o700)
@@ -88,7 +89,49 @@ def restore_backup(backup: Path, state: Path, replace: bool = False) -> tuple[Ma
             )  # the spool first: with its mark, sessions are notified in any case
         collected.rmdir()
         _sync(state)
+        _note(backup, manifest, state)
         return manifest, aside
+
+
+def _note(backup: Path, manifest: Manifest, state: Path) -> None:
+    """
+    Writes a line to the audit log of the state directory, which is that of before, if it can be written.
+    """
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(manifest.created))
+    audit = AuditLog(state, time.time, maybeDeferred, keep_days=lambda: 0)
+    audit.note(
+        who=f"uid {os.getuid()}",
+        via="cli",
+        action="state restore",
+        target=[str(backup.absolute())],
+        result=f"the state of {made}",
+        ok=True,
+    )
+
+
+def _check_room(manifest: Manifest, state: Path, measure: Measure) -> None:
+    """
+    Raises BackupRefused if the disk has no room for the files of the backup: what is there stays until then.
+    """
+    _, _, free = measure(str(state))
+    if free < manifest.size:
+        raise BackupRefused(f"the backup needs {manifest.size:,} bytes in {state}, and {free:,} are free")
+
+
+def _collect(backup: Path, manifest: Manifest, collected: Path) -> None:
+    """
+    Copies the files of the backup into a new directory, and marks them as what clients are told about.
+    """
+    collected.mkdir(mode=0o700)
+    for name in manifest.files:
+        target = collected / name
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        shutil.copyfile(backup / name, target)
+        target.chmod(0o600)
+        _sync(target)
+    mark_incomplete(collected / "spool")
+    if (collected / OBJECTS).is_dir():
+        (collected / OBJECTS / UNSURE).touch(mode=0o600)
 
 
 def _aside(state: Path) -> Path:
