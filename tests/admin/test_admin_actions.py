@@ -131,6 +131,15 @@ class AccessTests(AdminCase):
         self.assertEqual(200, self.request("GET", "node", token=viewer).status)
         self.assertIn(b"of a later release", path.read_bytes())
 
+    def test_no_token_has_the_name_of_another_operator_in_the_audit_log(self) -> None:
+        """
+        That of the machine's token, or of a signal.
+        """
+        for name in ("admin-token", "signal", " Admin-Token "):
+            body = {"reason": REASON, "name": name, "roles": ["admin"]}
+            self.assertRefused(self.request("POST", "tokens", body), 400, "choose another")
+        self.assertEqual([], self.get("tokens")["tokens"])
+
     def test_the_token_of_the_machine_is_valid_on_this_machine_only(self) -> None:
         """
         A named one is valid from anywhere.
