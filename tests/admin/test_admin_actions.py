@@ -3,6 +3,7 @@ Actions on the admin listener: who may do them, what they do, and what the audit
 """
 
 import json
+from copy import deepcopy
 from typing import Any
 
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -739,6 +740,46 @@ class NodeTests(AdminCase):
         answer = self.request("POST", "probe", {"from": f"{A}/x", "to": f"{B}/y"})
         self.assertEqual("waiting", answer.json()["outcome"])
         self.assertEqual(0, self.get(f"sessions/{url(B)}")["session"]["waiting"])
+
+
+class DryRunTests(AdminCase):
+    """
+    Dry runs.
+    """
+
+    def test_what_would_be_refused_is_refused_in_a_dry_run_too(self) -> None:
+        """
+        A token of a role that there is not, one that is not known, a configuration with a mistake.
+        """
+        self.named("viewer")
+        for name, roles, code in (("x", ["root"], 400), ("viewer", ["viewer"], 409), ("", ["viewer"], 400)):
+            body = {"reason": REASON, "name": name, "roles": roles}
+            self.assertEqual(code, self.request("POST", "tokens?dry_run=1", body).status, name)
+        gone = self.request("DELETE", "tokens/zzz?dry_run=1", {"reason": REASON})
+        self.assertRefused(gone, 404, "no token 'zzz'")
+
+        def broken() -> Any:
+            raise ConfigError("msgnode.toml: line 3 is broken")
+
+        facts: NodeFacts = self.net.operations.inspector.facts
+        facts.reloading = Reloading(self.node.config, broken, [], [], lambda act: act(), self.net.wall)
+        refused = self.request("POST", "reload?dry_run=1", {"reason": REASON})
+        self.assertRefused(refused, 409, "line 3 is broken")
+
+    def test_a_dry_run_of_a_reload_says_what_it_would_change(self) -> None:
+        """
+        And changes nothing.
+        """
+        fresh = deepcopy(self.node.config)
+        fresh.drain_seconds, fresh.node = 77.0, "other"
+        facts: NodeFacts = self.net.operations.inspector.facts
+        facts.reloading = Reloading(self.node.config, lambda: fresh, [], [], lambda act: act(), self.net.wall)
+
+        found = self.act("reload?dry_run=1")
+
+        self.assertEqual({"changed": ["drain_seconds"], "needs_restart": ["node"]}, found["details"])
+        self.assertNotEqual(77.0, self.node.config.drain_seconds)
+        self.assertIsNone(facts.reloading.last)
 
 
 class AuditTests(AdminCase):

@@ -130,11 +130,20 @@ class NamedTokens:
         """
         Removes a token. Raises Rejected if there is none of that name.
         """
+        self._write(self._without(name))
+
+    def check_known(self, name: str) -> None:
+        """
+        Raises Rejected if there is no token of that name.
+        """
+        self._without(name)
+
+    def _without(self, name: str) -> list[bytes]:
         lines = self._lines_to_change()
         left = [line for line in lines if (known := _decoded(line)) is None or known.name != name]
         if len(left) == len(lines):
             raise Rejected(f"there is no token {name[:80]!r}", 404, "not-found")
-        self._write(left)
+        return left
 
     def _write(self, lines: list[bytes]) -> None:
         assert self._path is not None
