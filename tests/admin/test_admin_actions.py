@@ -623,6 +623,20 @@ class BanTests(AdminCase):
         self.assertEqual(before, self.get(f"sessions/{url(A)}")["session"]["refused"])
         self.assertEqual([], self.get("limits")["limits"])
 
+    def test_what_a_ban_or_a_limit_replaces_is_in_the_audit_log(self) -> None:
+        """
+        An operator may replace or lift the ban of another one: the log has that as it was.
+        """
+        old = self.act("bans", kind="runtime", value=C, seconds=0)["details"]["ban"]
+        self.act("bans", kind="runtime", value=C, seconds=1)
+        new = self.get("bans")["bans"][0]
+        self.act(f"bans/{old['id']}", "DELETE")
+        slow = self.act("limits", kind="session", value=A, rate_messages=5)["details"]["limit"]
+        self.act("limits", kind="session", value=A, rate_messages=500)
+
+        lines = [line.get("before") for line in self.audit() if line["phase"] == "result"]
+        self.assertEqual([None, old, new, None, slow], lines)
+
     def test_a_limit_that_would_never_take_effect_is_refused(self) -> None:
         """
         Of a network, of what is no IP address or runtimeURL, or of a text without end.
