@@ -756,6 +756,26 @@ class NodeTests(AdminCase):
         self.assertEqual(0, self.get(f"sessions/{url(B)}")["session"]["waiting"])
 
 
+class BodyTests(AdminCase):
+    """
+    Bodies of actions.
+    """
+
+    def test_a_wrong_name_is_answered_with_those_that_there_are_in_its_place(self) -> None:
+        """
+        Those of a filter, if it is in the filter.
+        """
+        for body, part, known in (
+            ({"zzz": 1}, "unknown field 'zzz'; known are reason, ", "filter"),
+            ({"filter": {"zzz": 1}}, "unknown field 'zzz' in filter; known are ", "min_reconnects"),
+        ):
+            answer = self.request("POST", "sessions/kick", {"reason": REASON, **body})
+            self.assertRefused(answer, 400, part)
+            self.assertIn(known, answer.json()["description"])
+        wrong = self.request("POST", "sessions/kick", {"reason": REASON, "filter": {"q": 1}})
+        self.assertRefused(wrong, 400, "field filter.q: expected")
+
+
 class DryRunTests(AdminCase):
     """
     Dry runs.
