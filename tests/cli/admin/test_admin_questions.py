@@ -272,7 +272,7 @@ class NodeTests(AdminCommandCase):
         """
         `drain` and `undrain`
         """
-        self.shown("drain", "--over", "1s", "--reason", REASON)
+        self.shown("drain", "--yes", "--over", "1s", "--reason", REASON)
         self.net.advance(10)
 
         self.assertEqual(0, self.get("node")["sessions"]["attached"])
