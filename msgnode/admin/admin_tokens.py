@@ -20,7 +20,7 @@ from twisted.logger import Logger
 from twisted.web.server import Request
 
 from msgnode.admin.access.failure_throttle import FailureThrottle
-from msgnode.admin.access.named_tokens import ADMIN, OPERATOR, VIEWER, NamedTokens
+from msgnode.admin.access.named_tokens import ADMIN, MACHINE, OPERATOR, VIEWER, NamedTokens
 from msgnode.admin.access.named_tokens import FILE as NAMED
 from msgnode.admin.access.request_peer import is_local, peer_of
 from msgnode.cluster.operator_requests import Operator
@@ -104,7 +104,7 @@ class AdminTokens(Service):
         """
         roles = self.roles(token) if is_local else frozenset()
         if roles:
-            return Operator("admin-token", tuple(sorted(roles)))
+            return Operator(MACHINE, tuple(sorted(roles)))
         named = self.named.find(token, self._wall())
         if named is None:
             return None

@@ -134,6 +134,16 @@ class Reloading(Service):
         self.reloaded(verdict)
         return verdict
 
+    def check(self) -> tuple[list[str], list[str]]:
+        """
+        Reads everything, and puts nothing into effect. Returns the keys that a reload would change, and those
+        that need a restart. Raises ConfigError.
+        """
+        fresh = self._read()
+        for renewable in self._renewables:
+            renewable.read()
+        return apply_changes(deepcopy(self._config), fresh)
+
     def _failed(self, why: str, by: str) -> ReloadVerdict:
         return ReloadVerdict(self._wall(), False, why, by=by)
 

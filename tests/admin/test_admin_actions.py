@@ -4,6 +4,7 @@ Actions on the admin listener: who may do them, what they do, and what the audit
 
 import json
 import shutil
+from copy import deepcopy
 from typing import Any
 
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -131,6 +132,15 @@ class AccessTests(AdminCase):
 
         self.assertEqual(200, self.request("GET", "node", token=viewer).status)
         self.assertIn(b"of a later release", path.read_bytes())
+
+    def test_no_token_has_the_name_of_another_operator_in_the_audit_log(self) -> None:
+        """
+        That of the machine's token, or of a signal.
+        """
+        for name in ("admin-token", "signal", " Admin-Token "):
+            body = {"reason": REASON, "name": name, "roles": ["admin"]}
+            self.assertRefused(self.request("POST", "tokens", body), 400, "choose another")
+        self.assertEqual([], self.get("tokens")["tokens"])
 
     def test_the_token_of_the_machine_is_valid_on_this_machine_only(self) -> None:
         """
@@ -643,6 +653,20 @@ class BanTests(AdminCase):
         self.assertEqual(before, self.get(f"sessions/{url(A)}")["session"]["refused"])
         self.assertEqual([], self.get("limits")["limits"])
 
+    def test_what_a_ban_or_a_limit_replaces_is_in_the_audit_log(self) -> None:
+        """
+        An operator may replace or lift the ban of another one: the log has that as it was.
+        """
+        old = self.act("bans", kind="runtime", value=C, seconds=0)["details"]["ban"]
+        self.act("bans", kind="runtime", value=C, seconds=1)
+        new = self.get("bans")["bans"][0]
+        self.act(f"bans/{old['id']}", "DELETE")
+        slow = self.act("limits", kind="session", value=A, rate_messages=5)["details"]["limit"]
+        self.act("limits", kind="session", value=A, rate_messages=500)
+
+        lines = [line.get("before") for line in self.audit() if line["phase"] == "result"]
+        self.assertEqual([None, old, new, None, slow], lines)
+
     def test_a_limit_that_would_never_take_effect_is_refused(self) -> None:
         """
         Of a network, of what is no IP address or runtimeURL, or of a text without end.
@@ -760,6 +784,66 @@ class NodeTests(AdminCase):
         answer = self.request("POST", "probe", {"from": f"{A}/x", "to": f"{B}/y"})
         self.assertEqual("waiting", answer.json()["outcome"])
         self.assertEqual(0, self.get(f"sessions/{url(B)}")["session"]["waiting"])
+
+
+class BodyTests(AdminCase):
+    """
+    Bodies of actions.
+    """
+
+    def test_a_wrong_name_is_answered_with_those_that_there_are_in_its_place(self) -> None:
+        """
+        Those of a filter, if it is in the filter.
+        """
+        for body, part, known in (
+            ({"zzz": 1}, "unknown field 'zzz'; known are reason, ", "filter"),
+            ({"filter": {"zzz": 1}}, "unknown field 'zzz' in filter; known are ", "min_reconnects"),
+        ):
+            answer = self.request("POST", "sessions/kick", {"reason": REASON, **body})
+            self.assertRefused(answer, 400, part)
+            self.assertIn(known, answer.json()["description"])
+        wrong = self.request("POST", "sessions/kick", {"reason": REASON, "filter": {"q": 1}})
+        self.assertRefused(wrong, 400, "field filter.q: expected")
+
+
+class DryRunTests(AdminCase):
+    """
+    Dry runs.
+    """
+
+    def test_what_would_be_refused_is_refused_in_a_dry_run_too(self) -> None:
+        """
+        A token of a role that there is not, one that is not known, a configuration with a mistake.
+        """
+        self.named("viewer")
+        for name, roles, code in (("x", ["root"], 400), ("viewer", ["viewer"], 409), ("", ["viewer"], 400)):
+            body = {"reason": REASON, "name": name, "roles": roles}
+            self.assertEqual(code, self.request("POST", "tokens?dry_run=1", body).status, name)
+        gone = self.request("DELETE", "tokens/zzz?dry_run=1", {"reason": REASON})
+        self.assertRefused(gone, 404, "no token 'zzz'")
+
+        def broken() -> Any:
+            raise ConfigError("msgnode.toml: line 3 is broken")
+
+        facts: NodeFacts = self.net.operations.inspector.facts
+        facts.reloading = Reloading(self.node.config, broken, [], [], lambda act: act(), self.net.wall)
+        refused = self.request("POST", "reload?dry_run=1", {"reason": REASON})
+        self.assertRefused(refused, 409, "line 3 is broken")
+
+    def test_a_dry_run_of_a_reload_says_what_it_would_change(self) -> None:
+        """
+        And changes nothing.
+        """
+        fresh = deepcopy(self.node.config)
+        fresh.drain_seconds, fresh.node = 77.0, "other"
+        facts: NodeFacts = self.net.operations.inspector.facts
+        facts.reloading = Reloading(self.node.config, lambda: fresh, [], [], lambda act: act(), self.net.wall)
+
+        found = self.act("reload?dry_run=1")
+
+        self.assertEqual({"changed": ["drain_seconds"], "needs_restart": ["node"]}, found["details"])
+        self.assertNotEqual(77.0, self.node.config.drain_seconds)
+        self.assertIsNone(facts.reloading.last)
 
 
 class AuditTests(AdminCase):

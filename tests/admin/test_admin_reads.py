@@ -9,7 +9,9 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 import twisted
+from msgnode.admin.links_api import ORDERS
 from msgnode.admin.node_facts import NodeFacts
+from msgnode.admin.policy_api import ROUTES
 from msgnode.admin.reads.inspector import Busy
 from msgnode.admin.reads.session_list import KEYS
 from msgnode.config.secrets import without_secrets
@@ -632,6 +634,24 @@ class NodeTests(AdminCase):
             self.assertIn(endpoint.verb.lower(), found["paths"][f"/api/v1/{endpoint.path}"])
         rows = found["components"]["schemas"]["SessionRow"]["properties"]
         self.assertIn("waiting_bytes", rows)
+
+    def test_openapi_describes_what_is_no_endpoint_of_the_api_too(self) -> None:
+        """
+        Events, the lines of a trace, policies and links: each path is answered, and orders are all there are.
+        """
+        paths = self.get("openapi.json")["paths"]
+
+        for verb, path in ROUTES:
+            self.assertIn(verb.lower(), paths[f"/api/v1/policy/{path}"])
+        for path in ("events", "traces/{id}/lines", "links", "links/{domain}", "routes", "routes/explain"):
+            self.assertIn("get", paths[f"/api/v1/{path}"])
+        [order] = [
+            each
+            for each in paths["/api/v1/links/{domain}/{order}"]["post"]["parameters"]
+            if each["name"] == "order"
+        ]
+        self.assertEqual(list(ORDERS), order["schema"]["enum"])
+        self.assertIn("content", paths["/api/v1/events"]["get"]["responses"]["200"])
 
     def test_unknown_paths_and_methods_are_answered_with_the_known_ones(self) -> None:
         """

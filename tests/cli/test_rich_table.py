@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from msgnode.cli.links import rich_table
-from msgnode.cli.links.layout import colored, table
+from msgnode.cli.links.layout import colored, table, terminal_columns
 
 pytest.importorskip("rich", reason="Rich is not installed; the extra [test] installs it")
 
@@ -60,6 +60,20 @@ def test_folds_a_name_that_is_longer_than_the_terminal() -> None:
 
     assert max(map(len, lines)) <= 40
     assert "".join(lines).count("x") == 80
+
+
+def test_a_row_is_one_line_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """
+    Programs read it line by line, so it has no width there, unless COLUMNS gives one.
+    """
+    monkeypatch.delenv("COLUMNS", raising=False)
+    rows = [["node-" + "x" * 200, "up", "7"], ["b.example", "up", "1,200"]]
+
+    assert 3 == len(table(HEAD, rows, terminal_columns(), 2))
+    monkeypatch.setenv("COLUMNS", "80")
+    assert 4 == len(table(HEAD, rows, terminal_columns(), 2))
 
 
 def test_draws_nothing_into_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,7 +50,8 @@ def schema(node: NodeProcess, headers: dict[str, str]) -> Any:
     where = f"http://127.0.0.1:{node.ports['admin']}/api/v1/openapi.json"
     found = schemathesis.openapi.from_url(where, headers=headers)
     found.validate()
-    return found
+    # Those have no types, one is a stream without an end, and some would change who may do what here.
+    return found.exclude(path_regex="^/api/v1/(events|policy|links|routes|traces/.*/lines)")
 
 
 @pytest.mark.parametrize("mode", GenerationMode)

@@ -2,13 +2,14 @@
 The ring of refusals and the records of connections.
 """
 
+from collections import Counter
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.protocol.close_codes import REMOVED, SLOW
 from msgnode.sessions.history.connection_records import MAX_CLOSED
-from msgnode.sessions.history.refusals import MAX_IDS, MAX_REFUSALS, RefusalRing
+from msgnode.sessions.history.refusals import MAX_IDS, MAX_OF_ONE, MAX_REFUSALS, RefusalRing
 from tests.support.fakes import MemoryNode
 
 A, B = "runtime://example.org/a", "runtime://example.org/b"
@@ -91,10 +92,27 @@ class RefusalTests(HistoryCase):
         The oldest entry goes when a new one comes.
         """
         for number in range(MAX_REFUSALS + 3):
-            self.node.sessions.refusals.add(A, 403, "policy", "no", f"comm://x/{number}")
+            self.node.sessions.refusals.add(f"{A}{number % 30}", 403, "policy", "no", f"comm://x/{number}")
 
         self.assertEqual(MAX_REFUSALS, len(self.refusals))
         self.assertEqual("comm://x/3", self.refusals[0].to)
+
+    def test_one_client_has_a_share_of_the_ring(self) -> None:
+        """
+        It pushes out its own refusals, to however many addresses; of a client without a session all
+        connections from its IP address count together.
+        """
+        ring = self.node.sessions.refusals
+        ring.add(B, 403, "policy", "no", "comm://x/kept")
+        for number in range(MAX_REFUSALS + 1000):
+            ring.add(A, 403, "policy", "no", f"comm://x/{number}")
+            ring.add(f"192.0.2.7:{number}", 401, "token", "no", f"comm://x/{number}")
+
+        kept = Counter(found.sender for found in ring)
+        self.assertEqual({B: 1, A: MAX_OF_ONE, "192.0.2.7": MAX_OF_ONE}, kept)
+        self.assertEqual("comm://x/kept", self.refusals[0].to)
+        self.assertEqual(sorted(found.number for found in ring), [found.number for found in ring])
+        self.assertEqual(ring.last_number, next(reversed(ring)).number)
 
     def test_message_to_nobody_is_kept_although_its_sender_gets_no_error(self) -> None:
         """

@@ -53,7 +53,7 @@ class DashboardCase(AdminCase):
         return found.body.decode()
 
     def csrf(self, browser: dict[str, str]) -> str:
-        found = CSRF.search(self.page("/", browser))
+        found = CSRF.search(self.page(self.fetch("GET", "/", **browser).headers["Location"] or "/", browser))
         assert found is not None
         return found[1]
 

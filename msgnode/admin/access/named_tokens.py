@@ -18,6 +18,8 @@ from msgnode.protocol.errors import Rejected
 FILE = "admin-tokens"
 VIEWER, OPERATOR, POLICY_MANAGER, ADMIN, METRICS = "viewer", "operator", "policy-manager", "admin", "metrics"
 ROLES = (VIEWER, OPERATOR, POLICY_MANAGER, ADMIN, METRICS)
+MACHINE, SIGNAL = "admin-token", "signal"  # operators without a named token: that of the machine, a signal
+RESERVED = {MACHINE, SIGNAL}
 MAX_TOKENS = 1000
 MAX_NAME_CHARS = 64
 
@@ -92,6 +94,20 @@ class NamedTokens:
         """
         Makes a token; returns its text, which is kept nowhere. Raises Rejected.
         """
+        lines = self._check(name, roles)
+        token = f"mna_{token_urlsafe(32)}"
+        hashed = sha256(token.encode()).hexdigest()
+        made = NamedToken(name, hashed, sorted(set(roles)), until, now, by)
+        self._write([*lines, msgspec.json.encode(made)])
+        return token
+
+    def check(self, name: str, roles: list[str]) -> None:
+        """
+        Raises Rejected if no such token can be made.
+        """
+        self._check(name, roles)
+
+    def _check(self, name: str, roles: list[str]) -> list[bytes]:
         if self._path is None:
             raise Rejected("tokens need a state directory; this node has none", 409, "conflict")
         lines = self._lines_to_change()
@@ -100,6 +116,8 @@ class NamedTokens:
             raise Rejected(
                 f"expected a printable name of 1 to {MAX_NAME_CHARS} characters, not {name[:80]!r}"
             )
+        if name.strip().lower() in RESERVED:
+            raise Rejected(f"the name {name!r} is that of another operator in the audit log; choose another")
         if any(each.name == name for each in known):
             raise Rejected(f"there is a token {name!r} already; revoke it first", 409, "conflict")
         if len(lines) >= MAX_TOKENS:
@@ -107,21 +125,26 @@ class NamedTokens:
         if not roles or (unknown := set(roles) - set(ROLES)):
             found = ", ".join(sorted(unknown)) if roles else "none"
             raise Rejected(f"expected roles of {', '.join(ROLES)}; found {found}")
-        token = f"mna_{token_urlsafe(32)}"
-        hashed = sha256(token.encode()).hexdigest()
-        made = NamedToken(name, hashed, sorted(set(roles)), until, now, by)
-        self._write([*lines, msgspec.json.encode(made)])
-        return token
+        return lines
 
     def revoke(self, name: str) -> None:
         """
         Removes a token. Raises Rejected if there is none of that name.
         """
+        self._write(self._without(name))
+
+    def check_known(self, name: str) -> None:
+        """
+        Raises Rejected if there is no token of that name.
+        """
+        self._without(name)
+
+    def _without(self, name: str) -> list[bytes]:
         lines = self._lines_to_change()
         left = [line for line in lines if (known := _decoded(line)) is None or known.name != name]
         if len(left) == len(lines):
             raise Rejected(f"there is no token {name[:80]!r}", 404, "not-found")
-        self._write(left)
+        return left
 
     def _write(self, lines: list[bytes]) -> None:
         assert self._path is not None

@@ -8,13 +8,12 @@ from typing import Any
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 
+from msgnode.admin.access.named_tokens import SIGNAL
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.cluster.operator_requests import Operator
 from msgnode.config.reload import ReloadVerdict
 from msgnode.storage.audit_log import AuditLog
-
-SIGNAL = "signal"
 
 
 class AuditTrail(Service):

@@ -59,6 +59,7 @@ class Plan:
         self.do = do
         self.confirms = confirms
         self.before = before
+        self.preview: dict[str, Any] = {}  # the details of a dry run
 
 
 class Underway(NamedTuple):
@@ -88,7 +89,7 @@ class Audited:
         check_reason(reason)
         number, shown = plan.number, plan.targets[:MAX_SHOWN]
         if call.is_dry_run:
-            return ActionResult(done=number, dry_run=True, targets=shown)
+            return ActionResult(done=number, dry_run=True, targets=shown, details=plan.preview)
         if plan.confirms and call.confirm != CONFIRMED:
             check_confirmed(plan.confirms, number, call.confirm)
         line: dict[str, Any] = {

@@ -211,7 +211,15 @@ class BanActions(Service):
 
         def planned(done: Any) -> Any:
             targets = [f"{ban.kind} {ban.value}", *(session.runtime for session in found[:MAX_SHOWN])]
-            plan = Plan("ban", targets, banned, confirms=AT_MOST, number=len(found))
+            before = [each for each in self._node.bans.all() if each.id == ban.id]
+            plan = Plan(
+                "ban",
+                targets,
+                banned,
+                confirms=AT_MOST,
+                before=msgspec.to_builtins(before[0]) if before else None,
+                number=len(found),
+            )
             return self._audited.run(call, plan, body.reason)
 
         steps = each_of(self._node.sessions, look)
@@ -263,7 +271,8 @@ class BanActions(Service):
             return self.save().addCallback(lambda saved: details)
 
         target = f"{known[id].kind} {known[id].value}"
-        return self._audited.run(call, Plan("unban", [target], lifted), call.body.reason)
+        plan = Plan("unban", [target], lifted, before=msgspec.to_builtins(known[id]))
+        return self._audited.run(call, plan, call.body.reason)
 
     # -- temporary limits -----------------------------------------------------------------
 
@@ -300,7 +309,9 @@ class BanActions(Service):
             self._inspector.clock.callLater(body.seconds, self._end, lambda each: each is limit)
             return {"limit": msgspec.to_builtins(limit)}
 
-        plan = Plan("limit", [f"{body.kind} {value}"], limited)
+        replaced = [each for each in temporary.all() if each.id == limit.id]
+        before = msgspec.to_builtins(replaced[0]) if replaced else None
+        plan = Plan("limit", [f"{body.kind} {value}"], limited, before=before)
         return self._audited.run(call, plan, body.reason)
 
     def unlimit(self, call: Call) -> Any:

@@ -13,6 +13,7 @@ from msgnode.admin.actions.audited import Audited, Plan
 from msgnode.admin.api.endpoint import Call, Reason
 from msgnode.admin.reads.address_report import AddressReport, report_address
 from msgnode.admin.reads.inspector import Inspector
+from msgnode.config.schema import ConfigError
 from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.protocol.close_codes import STOPPING, Closing
 from msgnode.protocol.errors import Rejected
@@ -146,6 +147,12 @@ class NodeActions(Service):
             return found
 
         plan = Plan("reload", [self._node.config.node], reloaded, before=self._inspector.facts.revision)
+        if call.is_dry_run:
+            try:
+                changed, waiting = reloading.check()
+            except ConfigError as why:
+                raise Rejected(str(why), 409, "malformed") from None
+            plan.preview = {"changed": changed, "needs_restart": waiting}
         return self._audited.run(call, plan, call.body.reason)
 
     # -- probe ----------------------------------------------------------------------------

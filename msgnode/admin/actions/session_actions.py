@@ -17,7 +17,7 @@ from msgnode.admin.reads.session_list import SessionQuery, matching
 from msgnode.admin.survey import in_slices
 from msgnode.protocol.close_codes import REMOVED
 from msgnode.protocol.errors import Rejected
-from msgnode.sessions.access.bans import MAX_RETRY_SECONDS, RUNTIME
+from msgnode.sessions.access.bans import RUNTIME, closing_for
 from msgnode.sessions.routing import ALLOCATED
 from msgnode.sessions.session import Session
 
@@ -122,10 +122,9 @@ class SessionActions:
 
     def _kick(self, found: list[Session], call: Call) -> Deferred[dict[str, Any]]:
         body: Kick = call.body
-        retry_after = None if body.retry_after < 0 else body.retry_after
+        closing = REMOVED._replace(retry_after=None if body.retry_after < 0 else body.retry_after)
         if body.ban_seconds > 0:
-            retry_after = min(body.ban_seconds, MAX_RETRY_SECONDS)
-        closing = REMOVED._replace(retry_after=retry_after)
+            closing = closing_for(body.ban_seconds)
         if body.ban_seconds > 0:
             for session in found:
                 self._bans.put(call, RUNTIME, session.runtime, body.ban_seconds, body.reason)

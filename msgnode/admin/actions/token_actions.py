@@ -82,6 +82,7 @@ class TokenActions:
         body: TokenRequest = call.body
         if not 0 <= body.seconds <= MAX_SECONDS:
             raise Rejected(f"seconds: expected 0 to {MAX_SECONDS:.0f}")
+        self._tokens.check(body.name, body.roles)
         now = self._inspector.facts.wall()
         until = now + body.seconds if body.seconds else None
 
@@ -99,5 +100,6 @@ class TokenActions:
         Makes a token void.
         """
         name = call.path["name"]
+        self._tokens.check_known(name)
         plan = Plan("token revoke", [name], partial(self._audited.audit.in_turn, self._tokens.revoke, name))
         return self._audited.run(call, plan, call.body.reason)

@@ -142,13 +142,29 @@ def in_words(why: msgspec.ValidationError, what: str, kind: type[msgspec.Struct]
     An error of msgspec, for a person: the name of the parameter, and what is wrong about it.
     """
     text, _, place = str(why).partition(" - at `$")
-    if "unknown field" in text:
-        known = ", ".join(field.name for field in msgspec.structs.fields(kind)) or "none"
-        return f"unknown {what} {text.partition('`')[2].rstrip('`')!r}; known are {known}"[:300]
-    if "missing required" in text:
-        return f"the {what} {text.partition('`')[2].rstrip('`')} is missing"
     place = place.rstrip("`").lstrip(".")
+    within = f" in {place}" if place else ""
+    if "unknown field" in text:
+        known = ", ".join(field.encode_name for field in msgspec.structs.fields(_struct_at(place, kind)))
+        return f"unknown {what} {text.partition('`')[2].rstrip('`')!r}{within}; known are {known or 'none'}"[
+            :300
+        ]
+    if "missing required" in text:
+        return f"the {what} {text.partition('`')[2].rstrip('`')}{within} is missing"
     return f"{what} {place}: {text[:1].lower()}{text[1:]}".replace("`", "")[:300] if place else text[:300]
+
+
+def _struct_at(place: str, kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """
+    The type of the object at this place, such as `filter`, in one of this type.
+    """
+    for name in filter(None, place.split(".")):
+        types = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        inner = types.get(name)
+        if not (isinstance(inner, type) and issubclass(inner, msgspec.Struct)):
+            break
+        kind = inner
+    return kind
 
 
 def parameters(query: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ ASSETS = {
     "dashboard.css": "text/css",
     "icon.svg": "image/svg+xml",
 }
-# The pages in the menu: name, path and title; and the roles that some need.
+# The pages in the menu: name, path and title; and the roles of which each needs one.
 MENU = (
     ("", "/", "Overview"),
     ("sessions", "/sessions", "Sessions"),
@@ -39,7 +39,12 @@ MENU = (
     ("policies", "/policies", "Policies"),
     ("audit", "/audit", "Audit"),
 )
-MENU_ROLES = {"audit": ("admin",), "policies": ("admin", "policy-manager")}
+VIEWERS = ("viewer", "operator", "admin")
+MENU_ROLES = {
+    **{page: VIEWERS for page, _, _ in MENU},
+    "audit": ("admin",),
+    "policies": ("admin", "policy-manager"),
+}
 SPARK_WIDTH, SPARK_HEIGHT = 120, 28
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 

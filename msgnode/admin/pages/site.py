@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
+from msgnode.admin.access.named_tokens import POLICY_MANAGER, VIEWER
 from msgnode.admin.access.request_peer import peer_of
 from msgnode.admin.pages.forms import FormActions
 from msgnode.admin.pages.logins import Logins, may_log_in
@@ -25,6 +26,7 @@ from msgnode.transport.http_answers import answer_error
 
 log = Logger()
 
+PAGE_ROLES = {"policies": POLICY_MANAGER}  # of the pages that need another role than viewer to be shown
 MAX_FORM_BYTES = 64 * 1024
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -139,8 +141,10 @@ class PageResource(DashboardResource):
         csrf = found[0].csrf if found is not None else ""
         operator: Operator | None = None
         try:
-            operator = self.dashboard.logins.admit(request, "viewer")
+            operator = self.dashboard.logins.admit(request, PAGE_ROLES.get(self._name, VIEWER))
         except Rejected as why:
+            if why.code == 403 and not self._name and found is not None and found[1].has_role(POLICY_MANAGER):
+                return _redirect(request, "/policies")  # the one page that this operator may see
             if why.code != 401:
                 return _plain(request, why.code, str(why))
             request.responseHeaders.removeHeader(b"WWW-Authenticate")

@@ -59,7 +59,7 @@ def tell(client: AdminClient, what: str, found: dict[str, Any], noun: str = "ses
         lines = [f"this would {what} {count(found['done'], noun)}:", *targets(found)]
     else:
         lines = [f"{what}: done to {count(found['done'], noun)}; audit {found['audit']}"]
-        lines += [f"  {key.replace('_', ' ')}: {shown}" for key, shown in details(found)]
+    lines += [f"  {key.replace('_', ' ')}: {shown}" for key, shown in details(found)]
     client.console.result("\n".join(lines), found)
     stop_if_incomplete(client, found)
 
@@ -274,7 +274,7 @@ def reload(client: AdminClient, reason: str, dry_run: bool) -> None:
     Let the node read its configuration again, as SIGHUP does, and show its verdict.
 
     \b
-    Exit code 0: read.  1: it has a mistake, and nothing has changed.
+    Exit code 0: read, or with --dry-run readable.  1: it has a mistake, and nothing has changed.
     """
     found = do(client, "reload", dry_run=dry_run, reason=reason)
     if dry_run:

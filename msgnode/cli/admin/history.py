@@ -36,7 +36,7 @@ def history(view: View, figures: str, since: float, rows: int) -> None:
     step = FINE_SECONDS if since <= FINE_FROM else COARSE_SECONDS
 
     def draw(found: dict[str, Any]) -> list[str]:
-        return lines(found, rows)
+        return view.without_heads(lines(found, rows))
 
     query = [("names", figures), ("from", f"{time.time() - since:.0f}"), ("step", step)]
     view.show(draw, "series", query=query)

@@ -177,6 +177,12 @@ class View:
             words += 1
         cells = [[column.text(row[column.key]) for column in columns] for row in rows]
         lines = table([column.head for column in columns], cells, terminal_columns(), words)
+        return self.without_heads(lines)
+
+    def without_heads(self, lines: list[str]) -> list[str]:
+        """
+        Returns the lines of a table, with --no-headers without the first one.
+        """
         return lines[1:] if self._no_headers else lines
 
 

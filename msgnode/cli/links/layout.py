@@ -3,6 +3,7 @@ Tables, durations and sizes for terminals.
 """
 
 import shutil
+import sys
 from collections.abc import Iterable, Sequence
 
 import click
@@ -10,12 +11,17 @@ import click
 from msgnode.cli.links import rich_table
 
 GAP = "  "
+UNBOUNDED_COLUMNS = 1_000_000
 _STEPS = ((86400, "d"), (3600, "h"), (60, "min"))
 COLORS = {"up": "green", "refused": "red", "banned": "red", "ok": "green", "failed": "red", "skipped": None}
 
 
 def terminal_columns() -> int:
-    return shutil.get_terminal_size((80, 24)).columns
+    """
+    Returns the width of the terminal. A pipe or a file has none: a row is one line there, unless COLUMNS is
+    set.
+    """
+    return shutil.get_terminal_size((80 if sys.stdout.isatty() else UNBOUNDED_COLUMNS, 24)).columns
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], columns: int, words: int = 1) -> list[str]:

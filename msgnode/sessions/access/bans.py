@@ -17,6 +17,29 @@ MAX_BANS = 10_000
 MAX_NETWORKS = 1000  # each connection is compared with all of them
 MAX_VALUE_CHARS = 500
 MAX_RETRY_SECONDS = 300.0  # after which a banned client asks again
+MAX_SPREAD_SECONDS = 15.0  # later, so that not all ask at once
+
+
+class BanClosing(Closing):
+    """
+    The closing of a banned client, which asks again when the ban ends, or up to MAX_SPREAD_SECONDS later.
+    """
+
+    def spread(self, chance: float) -> Closing:
+        if self.retry_after is None:
+            return self
+        late = min(self.retry_after, MAX_SPREAD_SECONDS) * chance
+        return self._replace(retry_after=round(self.retry_after + late, 1))
+
+
+def closing_for(seconds: float | None) -> Closing:
+    """
+    The close code of a ban that ends in so many seconds; None: never. The client may ask again after a while
+    at most, for an operator may lift the ban.
+    """
+    if seconds is None:
+        return REMOVED
+    return BanClosing(*REMOVED)._replace(retry_after=min(max(1.0, round(seconds, 1)), MAX_RETRY_SECONDS))
 
 
 class Ban(Struct):
@@ -37,13 +60,9 @@ class Ban(Struct):
 
     def closing(self, now: float) -> Closing:
         """
-        The close code for a banned client. If the ban has an end the client may ask again, after a while at
-        most, for an operator may lift the ban.
+        The close code for a banned client.
         """
-        if self.until is None:
-            return REMOVED
-        seconds = min(max(1.0, round(self.until - now, 1)), MAX_RETRY_SECONDS)
-        return REMOVED._replace(retry_after=seconds)
+        return closing_for(None if self.until is None else self.until - now)
 
 
 class Bans:

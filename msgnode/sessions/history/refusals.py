@@ -1,14 +1,16 @@
 """
 Refusal ring: the last refused and dropped messages, with the text that says why.
 
-Equal refusals within a second are one entry with a count, so that a client that floods the node does not push
-everything else out of the ring.
+Equal refusals within a second are one entry with a count, and a session or peer has a share of the ring, so
+that a client that floods the node does not push everything else out of it.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 
-MAX_REFUSALS = 5000
+from msgnode.protocol.peer_address import peer_host
+
+MAX_REFUSALS, MAX_OF_ONE = 5000, 500  # in all, and of one session or of one IP address without a session
 MERGE_SECONDS = 1.0  # equal refusals so soon after the first are counted in its entry
 MAX_TEXT_CHARS, MAX_NAME_CHARS = 400, 300
 MAX_IDS, MAX_ID_CHARS = 8, 100  # of the newest messages that an entry counts
@@ -36,6 +38,7 @@ class Refusal:
         "peer",
         "reason",
         "rule",
+        "sender",
         "session",
         "text",
         "time",
@@ -52,6 +55,7 @@ class Refusal:
         self.text = text[:MAX_TEXT_CHARS]
         self.count = 1
         self.outcome = "refused"
+        self.sender = ""  # the session or IP address whose share it counts to
         self.rule = self.session = self.user = self.peer = self.connector = ""
         self.type = self.from_ = self.to = ""
         self.id: int | str = ""
@@ -75,12 +79,14 @@ class Refusal:
 
 class RefusalRing:
     """
-    The last MAX_REFUSALS refusals, oldest first. `wall` gives seconds since 1970.
+    The last MAX_REFUSALS refusals, oldest first, and of each sender the last MAX_OF_ONE of them. `wall` gives
+    seconds since 1970.
     """
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self.last_number = 0
-        self._entries: deque[Refusal] = deque(maxlen=MAX_REFUSALS)
+        self._entries: OrderedDict[int, Refusal] = OrderedDict()  # by number
+        self._of_sender: dict[str, list[int]] = {}  # the numbers of the entries of each, oldest first
         self._recent: dict[tuple[str, int, str, str], Refusal] = {}  # the newest entry of each kind
         self._wall = wall
 
@@ -88,10 +94,10 @@ class RefusalRing:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[Refusal]:
-        return iter(self._entries)
+        return iter(self._entries.values())
 
     def __reversed__(self) -> Iterator[Refusal]:
-        return reversed(self._entries)
+        return reversed(self._entries.values())
 
     def add(
         self, who: str, code: int, reason: str, text: str, to: str = "", id: int | str = ""
@@ -111,8 +117,25 @@ class RefusalRing:
         self.last_number += 1
         made = self._recent[key] = Refusal(self.last_number, now, code, reason, text)
         made.to = key[3]
-        self._entries.append(made)
+        made.sender = who if "://" in who else peer_host(who) or who
+        self._keep(made)
         return made
+
+    def _keep(self, made: Refusal) -> None:
+        """
+        Adds the entry; the oldest of its sender, or of all, makes room for it.
+        """
+        own = self._of_sender.setdefault(made.sender, [])
+        if len(own) >= MAX_OF_ONE:
+            del self._entries[own.pop(0)]
+        elif len(self._entries) >= MAX_REFUSALS:
+            _, oldest = self._entries.popitem(last=False)
+            others = self._of_sender[oldest.sender]
+            del others[0]
+            if not others and oldest.sender != made.sender:
+                del self._of_sender[oldest.sender]
+        own.append(made.number)
+        self._entries[made.number] = made
 
 
 def name(text: object) -> str:

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from msgnode.admin.pages.topology import drawn
 from msgnode.links.operations import LinkStatus, StreamStatus
-from tests.admin.test_admin_cluster import HERE, THERE, ClusterCase
 from tests.support.admin_case import A, C
+from tests.support.admin_cluster import HERE, THERE, ClusterCase
 from tests.support.dashboard_case import DashboardCase
 from tests.support.links_operations import MemoryOperations
 from tests.support.runtimes import dumps

@@ -82,6 +82,20 @@ class PolicyPageTests(DashboardCase):
         self.assertEqual(403, self.submit(viewer, "rollback", number="1").status)
         self.assertNotIn("/policies", self.page("/", viewer))
 
+    def test_a_policy_manager_who_is_no_viewer_has_this_page_alone(self) -> None:
+        """
+        After the login it is the first one, and the menu has no other.
+        """
+        manager = self.log_in(self.named("policy-manager"))
+
+        self.assertIn('<a href="/policies"', self.page("/policies", manager))
+        self.assertNotIn('<a href="/sessions"', self.page("/policies", manager))
+        first = self.fetch("GET", "/", **manager)
+        self.assertEqual((303, "/policies"), (first.status, first.headers["Location"]))
+        self.assertEqual(403, self.fetch("GET", "/sessions", **manager).status)
+        self.push(PERMIT)
+        self.assertIn(b"it is live again", self.confirm(manager, "rollback", number="1").body)
+
     def test_rules_with_hostile_names_are_escaped(self) -> None:
         """
         Whoever writes policies writes no pages.

@@ -205,6 +205,7 @@ class NodeTests(AdminCommandCase):
         head, *rows = self.shown(*words).splitlines()
         self.assertIn("sessions_attached", head)
         self.assertLessEqual(len(rows), 4)
+        self.assertEqual(self.shown(*words).splitlines()[1:], self.shown(*words, "--no-headers").splitlines())
         wrong = self.run_("history", "luck", exit_code=1)
         self.assertIn("in_messages", wrong.stderr)
 
@@ -276,7 +277,7 @@ class NodeTests(AdminCommandCase):
         """
         `drain` and `undrain`
         """
-        self.shown("drain", "--over", "1s", "--reason", REASON)
+        self.shown("drain", "--yes", "--over", "1s", "--reason", REASON)
         self.net.advance(10)
 
         self.assertEqual(0, self.get("node")["sessions"]["attached"])

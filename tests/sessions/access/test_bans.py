@@ -62,6 +62,17 @@ class BanTests(SynchronousTestCase):
 
         self.assertEqual((1, MAX_BANS - 1), (len(self.bans), self.bans.room))
 
+    def test_a_banned_client_asks_again_soon_after_the_end(self) -> None:
+        """
+        Within 15 s, spread so that not all ask at once; of a long ban after five minutes, of one for
+        good never.
+        """
+        for seconds, earliest, latest in ((60, 60.0, 75.0), (5, 5.0, 10.0), (86400, 300.0, 315.0)):
+            closing = self.ban("user", "user://x", seconds).closing(self.clock.seconds())
+            found = tuple(closing.spread(chance).retry_after for chance in (0.0, 1.0))
+            self.assertEqual((earliest, latest), found)
+        self.assertIsNone(self.ban("user", "user://y").closing(0.0).spread(1.0).retry_after)
+
     def test_a_ban_replaces_one_of_the_same_kind_and_value(self) -> None:
         """
         The newer one decides when it ends.
