@@ -117,8 +117,7 @@ class Audited:
             yield self._failed(Failure(), line)
             raise
         if isinstance(details, Underway):
-            ending: Deferred[Any] = details.end
-            ending.addCallbacks(lambda text: self._done(text, line), lambda why: self._failed(why, line))
+            details.end.addCallback(self._done, line).addErrback(self._failed, line)
             details = details.details
         else:
             yield self._done("done", line)
