@@ -115,12 +115,20 @@ class Audited:
             yield self._failed(Failure(), line)
             raise
         if isinstance(details, Underway):
-            ending: Deferred[Any] = details.end
-            ending.addCallbacks(lambda text: self._done(text, line), lambda why: self._failed(why, line))
+            self._follow(details.end, line)
             details = details.details
         else:
             yield self._done("done", line)
         return ActionResult(done=number, audit=line["id"], targets=shown, details=details or {})
+
+    @inlineCallbacks
+    def _follow(self, end: Deferred[str], line: dict[str, Any]) -> Generator[Deferred[Any], Any, None]:
+        try:
+            result = yield end
+        except Exception:
+            yield self._failed(Failure(), line)
+        else:
+            yield self._done(result, line)
 
     def _done(self, result: str, line: dict[str, Any]) -> Deferred[None]:
         log.info("{who} did {action}: {reason}", **line)
