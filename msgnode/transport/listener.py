@@ -33,7 +33,7 @@ ELSEWHERE = (
     " tcp:0:interface=127.0.0.1 is any that is free."
 )
 BACKLOG = 4096  # of the accept queue; by default Linux takes no more
-LOCK = ".lock"  # beside a UNIX socket: Twisted's, a symbolic link to a process id
+LOCK = ".lock"  # after the name of a UNIX socket: Twisted's lock, a symbolic link to a process id
 PROBE_SECONDS = 1.0
 
 
@@ -181,7 +181,7 @@ def is_in_use(path: str) -> bool:
 
 def remove_socket(path: str) -> None:
     """
-    Removes a socket that no process listens on, and the lock that an earlier version left beside it. What is
+    Removes a socket that no process listens on, and the lock that an earlier version left with it. What is
     no socket stays.
     """
     with suppress(OSError, ValueError):  # an abstract name is in no directory

@@ -120,7 +120,7 @@ def _check_room(manifest: Manifest, state: Path, measure: Measure) -> None:
 
 def _collect(backup: Path, manifest: Manifest, collected: Path) -> None:
     """
-    Copies the files of the backup into a new directory, and marks them as what clients are told about.
+    Copies the files of the backup into a new directory, and marks them so that clients are notified.
     """
     collected.mkdir(mode=0o700)
     for name in manifest.files:
