@@ -66,7 +66,7 @@ def test_examples_together():
     result = run("check", TOP / "etc/policies")
 
     assert (0, "") == (result.exit_code, result.stderr)
-    assert "etc/policies: ok, 26 rules, 61 tests" in result.output
+    assert "etc/policies: ok, 26 rules, 65 tests" in result.output
 
 
 # -- check -------------------------------------------------------------------

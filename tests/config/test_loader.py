@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.loader import RENAMED, check, load
 from msgnode.config.schema import Config, ConfigError, IdentityProvider, Listen
-from msgnode.config.sections import Section, Share
+from msgnode.config.sections import Factor, Section, Share
 from tests.support.fakes import directory
 
 
@@ -580,7 +580,7 @@ def test_durations_and_sizes_have_units_in_their_names() -> None:
     """
     for key, kind in keys().items():
         bounds = getattr(kind, "__metadata__", ())
-        if kind is not Share and bounds and kind.__origin__ is float:
+        if kind not in (Share, Factor) and bounds and kind.__origin__ is float:
             assert key.endswith("_seconds"), key
     sizes = {key for key in keys() if re.search("memory|size|bytes", key)}
     assert all(re.search("_bytes(_|$)", key) or key == "policy.max_bytes" for key in sizes)

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.admin.api.endpoint import CONFIRMED, Call
+from msgnode.admin.api.endpoint import AT_MOST, CONFIRMED, Call
 from msgnode.protocol.errors import Rejected
 from msgnode.storage.audit_log import AuditLog
 
@@ -39,8 +39,9 @@ class Plan:
     """
     A plan of an action: its name, whom it would hit, and the function that does it.
 
-    `do` returns the details of the result or Underway, or a Deferred of them. `is_bulk`: an operator must
-    confirm the number of targets. `number` is that of the targets if `targets` has only the first of them.
+    `do` returns the details of the result or Underway, or a Deferred of them. `confirms`: an operator must
+    confirm the number of targets, "exactly" or "at most". `number` is that of the targets if `targets` has
+    only the first of them.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Plan:
         action: str,
         targets: list[str],
         do: Callable[[], Any],
-        is_bulk: bool = False,
+        confirms: str = "",
         before: Any = None,
         number: int | None = None,
     ) -> None:
@@ -56,8 +57,9 @@ class Plan:
         self.number = len(targets) if number is None else number
         self.targets = targets
         self.do = do
-        self.is_bulk = is_bulk
+        self.confirms = confirms
         self.before = before
+        self.preview: dict[str, Any] = {}  # the details of a dry run
 
 
 class Underway(NamedTuple):
@@ -87,9 +89,9 @@ class Audited:
         check_reason(reason)
         number, shown = plan.number, plan.targets[:MAX_SHOWN]
         if call.is_dry_run:
-            return ActionResult(done=number, dry_run=True, targets=shown)
-        if plan.is_bulk and call.confirm != CONFIRMED:
-            check_confirmed(number, call.confirm)
+            return ActionResult(done=number, dry_run=True, targets=shown, details=plan.preview)
+        if plan.confirms and call.confirm != CONFIRMED:
+            check_confirmed(plan.confirms, number, call.confirm)
         line: dict[str, Any] = {
             "id": self.audit.next_id(),
             "who": call.operator.name,
@@ -115,20 +117,11 @@ class Audited:
             yield self._failed(Failure(), line)
             raise
         if isinstance(details, Underway):
-            self._follow(details.end, line)
+            details.end.addCallback(self._done, line).addErrback(self._failed, line)
             details = details.details
         else:
             yield self._done("done", line)
         return ActionResult(done=number, audit=line["id"], targets=shown, details=details or {})
-
-    @inlineCallbacks
-    def _follow(self, end: Deferred[str], line: dict[str, Any]) -> Generator[Deferred[Any], Any, None]:
-        try:
-            result = yield end
-        except Exception:
-            yield self._failed(Failure(), line)
-        else:
-            yield self._done(result, line)
 
     def _done(self, result: str, line: dict[str, Any]) -> Deferred[None]:
         log.info("{who} did {action}: {reason}", **line)
@@ -145,11 +138,12 @@ class Audited:
         return self.audit.write(phase="result", **line, **result).addErrback(lambda failed: None)
 
 
-def check_confirmed(number: int, confirm: int | None) -> None:
+def check_confirmed(how: str, number: int, confirm: int | None) -> None:
     """
-    Raises Rejected (409) if the operator confirms another number.
+    Raises Rejected (409) if the operator confirms another number. If that is the most, a higher one is good,
+    and one target needs none.
     """
-    if confirm != number:
+    if number > max(confirm or 0, 1) if how == AT_MOST else number != confirm:
         text = f"this concerns {number} sessions; confirm it with confirm={number} (dry_run=1 lists them)"
         raise Rejected(text, 409, "conflict")
 

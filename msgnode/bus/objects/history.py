@@ -144,7 +144,7 @@ class History:
 
     def _permitted(self, object: str, message: Message, session: Session) -> Permitted | None:
         """
-        A function that decides whether the reader may subscribe to an address; None if anybody may.
+        A function that decides whether the reader may subscribe to an address; None if there are no policies.
         """
         if self._policy() is None:
             return None

@@ -170,7 +170,7 @@ class ObjectJournal:
 
     def _creator(self, place: int) -> str:
         """
-        Who created the object whose first record this is; "" if that is not known any more.
+        The creator of the object whose first record this is; "" if that is not known any more.
         """
         try:
             record = unpacked(self.segments.read(place))

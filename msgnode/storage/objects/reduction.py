@@ -50,7 +50,7 @@ _created = msgspec.json.Decoder(_Created)
 
 def creator_of(state: bytes) -> str:
     """
-    Who created the object of a snapshot. ValueError (msgspec.DecodeError) if it cannot be decoded.
+    The creator of the object of a snapshot. ValueError (msgspec.DecodeError) if it cannot be decoded.
     """
     return _created.decode(state).creator
 
