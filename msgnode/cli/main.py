@@ -7,7 +7,6 @@ unreadable input, 3 cannot connect, 4 timed out, 130 interrupted.
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -33,10 +32,12 @@ from msgnode.cli.state import state
 from msgnode.cli.usage import Verbs
 from msgnode.config.loader import load
 from msgnode.config.schema import Config, ConfigError
+from msgnode.config.secrets import without_secrets
 from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.language.files import gather
 from msgnode.policy.language.program import Program
 from msgnode.sessions.access.device_tokens import DeviceTokens, line, make_token
+from msgnode.structures.url_masking import masked
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -85,7 +86,7 @@ def check(config: str | None, as_json: bool, quiet: bool) -> None:
             click.echo(f"msgnode: {why}", err=True)
         raise SystemExit(2) from None
     if as_json:
-        click.echo(json.dumps({"ok": True, "config": _without_secrets(loaded)}))
+        click.echo(json.dumps({"ok": True, "config": without_secrets("", msgspec.to_builtins(loaded))}))
         return
     if quiet:
         return
@@ -98,30 +99,13 @@ def check(config: str | None, as_json: bool, quiet: bool) -> None:
         how = f"dials {peer.url or 'where its DNS says'}" if peer.is_dialled else f"link {peer.link!r}"
         click.echo(f"  peer     {peer.domain}, {how}")
     for url in loaded.cluster.url:
-        click.echo(f"  cluster  {_without_password(url)}, as {loaded.node}")
+        click.echo(f"  cluster  {masked(url)}, as {loaded.node}")
     click.echo(f"  traffic  {loaded.traffic}")
     click.echo(f"  state    {loaded.state}")
     click.echo(f"  policy   {loaded.policy.source or 'none'}")
     click.echo(f"  records  {loaded.records.dir or 'none'}")
-    click.echo(f"  registry {loaded.registry.url}, global {loaded.global_registry.url}")
-
-
-def _without_secrets(config: Config) -> Any:
-    shown = msgspec.to_builtins(config)
-    for provider in shown["identity"]["providers"]:
-        if provider["introspection"] is not None and provider["introspection"]["client_secret"]:
-            provider["introspection"]["client_secret"] = "..."
-    cluster = shown["cluster"]
-    cluster["url"] = [_without_password(url) for url in cluster["url"]]
-    for name in ("password", "token"):
-        cluster[name] = "..." if cluster[name] else ""
-    return shown
-
-
-def _without_password(url: str) -> str:
-    scheme, _, rest = url.rpartition("://")
-    place = rest.rpartition("@")[2]
-    return f"{scheme}://{place}" if scheme else place
+    registries = masked(loaded.registry.url), masked(loaded.global_registry.url)
+    click.echo("  registry {}, global {}".format(*registries))
 
 
 def _check_endpoints(config: Config, where: str) -> None:

@@ -282,3 +282,21 @@ def test_check_names_a_wrong_endpoint(tmp_path: Path) -> None:
 
     assert result.exit_code == 2
     assert "web: expected an endpoint such as tcp:9090, found 'tcp:x': invalid literal" in result.output
+
+
+def test_check_shows_no_secrets(tmp_path: Path) -> None:
+    """
+    `msgnode check` shows the configuration without secrets, and URLs without passwords.
+    """
+    file = tmp_path / "node.toml"
+    file.write_text(
+        'node = "n1"\n[cluster]\nurl = ["nats://ann:HIDDEN1@127.0.0.1:4222"]\n'
+        '[qos]\nurl = "embedded"\nturn_secret = "HIDDEN2"\nturn_urls = ["turn:127.0.0.1:3478"]\n'
+    )
+
+    shown = CliRunner().invoke(main, ["check", str(file)])
+    as_json = CliRunner().invoke(main, ["check", "--json", str(file)])
+
+    assert (shown.exit_code, as_json.exit_code) == (0, 0), (shown.output, as_json.output)
+    assert "HIDDEN" not in shown.output + as_json.output
+    assert json.loads(as_json.output)["config"]["qos"]["turn_secret"] == "***"
