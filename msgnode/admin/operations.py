@@ -15,6 +15,7 @@ from msgnode.admin.actions.audit_trail import AuditTrail
 from msgnode.admin.actions.audited import Audited
 from msgnode.admin.actions.ban_actions import FILE as BANS
 from msgnode.admin.actions.ban_actions import BanActions
+from msgnode.admin.actions.limit_actions import LimitActions
 from msgnode.admin.actions.log_actions import LogActions
 from msgnode.admin.actions.node_actions import NodeActions
 from msgnode.admin.actions.session_actions import SessionActions
@@ -79,6 +80,7 @@ class Operations:
         self.inspector.rates = self._top.rates
         self.audited = audited = Audited(self.audit)
         self._bans = BanActions(self.inspector, audited, None if state is None else state / BANS)
+        self._limits = LimitActions(self.inspector, audited)
         self._sessions = SessionActions(self.inspector, audited, self._bans)
         self._reservations = ReservationActions(self.inspector.node, audited)
         self._node = NodeActions(self.inspector, audited, policies)
@@ -134,7 +136,7 @@ class Operations:
             ),
             *session_endpoints(self._sessions),
             *reservation_endpoints(self._reservations),
-            *ban_endpoints(self._bans),
+            *ban_endpoints(self._bans, self._limits),
             *node_endpoints(self._node, self._log),
             *token_endpoints(self._tokens),
             *stub_endpoints(self._stubs),

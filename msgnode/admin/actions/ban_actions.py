@@ -1,10 +1,9 @@
 """
-Bans and temporary limits: made and lifted by operators, kept across a restart, and timed.
+Bans: made and lifted by operators, and kept across a restart.
 """
 
 import os
 from collections.abc import Callable, Iterator
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from msgnode.admin.reads.inspector import Inspector
 from msgnode.admin.survey import each_of, in_slices
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.access.bans import ORIGIN, PEER, Ban, check
-from msgnode.sessions.limits.temporary_limits import TemporaryLimit, checked
 from msgnode.sessions.session import Session
 
 log = Logger()
@@ -31,8 +29,6 @@ log = Logger()
 FILE = "bans.json"
 MAX_OPERATOR_SECONDS = 86400.0  # a longer ban needs the role admin
 MAX_SECONDS = 1e9
-MAX_LIMIT_SECONDS = 7 * 86400.0
-MAX_LIMITS = 1000
 RETRY_SECONDS = 10.0  # until bans that could not be written are written again
 
 
@@ -64,19 +60,6 @@ class BanRequest(Reason, kw_only=True):
     seconds: float = 3600.0
 
 
-class LimitRequest(Reason, kw_only=True):
-    """
-    The body of a temporary limit: `kind` is session (a runtimeURL), user or peer (an IP address);
-    messages and bytes per second, 0 for none.
-    """
-
-    kind: str
-    value: str
-    seconds: float = 600.0
-    rate_messages: int = 0
-    rate_bytes: int = 0
-
-
 class BanList(msgspec.Struct):
     """
     The bans that are not over; `refused` counts the clients that bans have kept out since the node started.
@@ -86,17 +69,9 @@ class BanList(msgspec.Struct):
     bans: list[Ban]
 
 
-class LimitList(msgspec.Struct):
-    """
-    The temporary limits.
-    """
-
-    limits: list[TemporaryLimit]
-
-
 class BanActions(Service):
     """
-    The bans and temporary limits of a node. `path` is None without a state directory.
+    The bans of a node. `path` is None without a state directory.
     """
 
     def __init__(self, inspector: Inspector, audited: Audited, path: Path | None) -> None:
@@ -176,7 +151,7 @@ class BanActions(Service):
     def _save_again(self) -> None:
         self.save().addErrback(lambda why: why.trap(Rejected) and None)
 
-    # -- bans ---------------------------------------------------------------------------
+    # -- the verbs ----------------------------------------------------------------------
 
     def bans(self, call: Call) -> BanList:
         return BanList(self._node.bans.refused, self._node.bans.all())
@@ -273,57 +248,3 @@ class BanActions(Service):
         target = f"{known[id].kind} {known[id].value}"
         plan = Plan("unban", [target], lifted, before=msgspec.to_builtins(known[id]))
         return self._audited.run(call, plan, call.body.reason)
-
-    # -- temporary limits -----------------------------------------------------------------
-
-    def limits(self, call: Call) -> LimitList:
-        return LimitList(self._node.rates.temporary.all())
-
-    def limit(self, call: Call) -> Any:
-        """
-        Throttles a session, a user or an IP address for a while.
-        """
-        body: LimitRequest = call.body
-        value = checked(body.kind, body.value)
-        if not 0 < body.seconds <= MAX_LIMIT_SECONDS:
-            raise Rejected(f"seconds: expected at most {MAX_LIMIT_SECONDS:.0f}, and more than 0")
-        if min(body.rate_messages, body.rate_bytes) < 0 or not (body.rate_messages or body.rate_bytes):
-            raise Rejected("expected rate_messages or rate_bytes above 0")
-        temporary, now = self._node.rates.temporary, self._inspector.facts.wall()
-        if len(temporary.all()) >= MAX_LIMITS:
-            raise Rejected(f"there are {MAX_LIMITS} temporary limits already", 429, "limit")
-        limit = TemporaryLimit(
-            id_of(body.kind, value),
-            body.kind,
-            value,
-            body.rate_messages,
-            body.rate_bytes,
-            now + body.seconds,
-            body.reason,
-            call.operator.name,
-        )
-
-        def limited() -> dict[str, Any]:
-            temporary.put(limit)
-            self._node.apply()
-            self._inspector.clock.callLater(body.seconds, self._end, lambda each: each is limit)
-            return {"limit": msgspec.to_builtins(limit)}
-
-        replaced = [each for each in temporary.all() if each.id == limit.id]
-        before = msgspec.to_builtins(replaced[0]) if replaced else None
-        plan = Plan("limit", [f"{body.kind} {value}"], limited, before=before)
-        return self._audited.run(call, plan, body.reason)
-
-    def unlimit(self, call: Call) -> Any:
-        """
-        Lifts a temporary limit.
-        """
-        id = call.path["id"]
-        if all(each.id != id for each in self._node.rates.temporary.all()):
-            raise Rejected(f"there is no temporary limit {id[:80]!r}", 404, "not-found")
-        plan = Plan("unlimit", [id], partial(self._end, lambda each: each.id == id))
-        return self._audited.run(call, plan, call.body.reason)
-
-    def _end(self, which: Callable[[TemporaryLimit], bool]) -> None:
-        if self._node.rates.temporary.remove(which):
-            self._node.apply()

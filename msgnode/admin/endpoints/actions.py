@@ -8,7 +8,8 @@ from typing import Any
 
 from msgnode.admin.access.named_tokens import ADMIN, OPERATOR, VIEWER
 from msgnode.admin.actions.audited import ActionResult
-from msgnode.admin.actions.ban_actions import BanActions, BanList, BanRequest, LimitList, LimitRequest
+from msgnode.admin.actions.ban_actions import BanActions, BanList, BanRequest
+from msgnode.admin.actions.limit_actions import LimitActions, LimitList, LimitRequest
 from msgnode.admin.actions.log_actions import LogActions, LogLevelList, LogLevelRequest
 from msgnode.admin.actions.node_actions import DrainRequest, NodeActions, ProbeReport, ProbeRequest
 from msgnode.admin.actions.session_actions import (
@@ -96,7 +97,7 @@ def reservation_endpoints(reservations: ReservationActions) -> list[Endpoint]:
     return [action("reservations/{id}/take-back", summary, reservations.take_back, reach=HOLDER)]
 
 
-def ban_endpoints(bans: BanActions) -> list[Endpoint]:
+def ban_endpoints(bans: BanActions, limits: LimitActions) -> list[Endpoint]:
     """
     Bans and temporary limits.
     """
@@ -104,9 +105,9 @@ def ban_endpoints(bans: BanActions) -> list[Endpoint]:
         read("bans", "Bans.", bans.bans, BanList),
         action("bans", "Ban clients.", bans.ban, BanRequest, reach=EVERY_NODE, confirms=AT_MOST),
         action("bans/{id}", "Lift a ban.", bans.unban, verb="DELETE", reach=EVERY_NODE),
-        read("limits", "Temporary limits.", bans.limits, LimitList),
-        action("limits", "Throttle a client for a while.", bans.limit, LimitRequest, reach=EVERY_NODE),
-        action("limits/{id}", "Lift a temporary limit.", bans.unlimit, verb="DELETE", reach=EVERY_NODE),
+        read("limits", "Temporary limits.", limits.limits, LimitList),
+        action("limits", "Throttle a client for a while.", limits.limit, LimitRequest, reach=EVERY_NODE),
+        action("limits/{id}", "Lift a temporary limit.", limits.unlimit, verb="DELETE", reach=EVERY_NODE),
     ]
 
 
