@@ -23,7 +23,8 @@ from msgnode.backends.identity.token_validator import Tokens
 from msgnode.backends.policy_repository import RepositorySource
 from msgnode.backends.qos.coturn import Coturn
 from msgnode.backends.qos.embedded_broker import EmbeddedBroker
-from msgnode.backends.qos.reservations import Relay, Reservations
+from msgnode.backends.qos.relay_sessions import Relay
+from msgnode.backends.qos.reservations import Reservations
 from msgnode.backends.qos_broker import NAME as QOS_BROKER
 from msgnode.backends.qos_broker import QoSBroker
 from msgnode.backends.registry.disconnector import Disconnector

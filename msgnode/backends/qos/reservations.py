@@ -10,17 +10,18 @@ with its name whose reservation is not granted.
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from msgnode.backends.qos.coturn import RelaySession
 from msgnode.backends.qos.policing import Overuse, Policing
+from msgnode.backends.qos.relay_sessions import Relay, RelaySessions
 from msgnode.backends.qos.reservation import Reservation, Wanted
 from msgnode.config.sections import QoSOptions
 from msgnode.protocol.close_codes import REMOVED
@@ -35,18 +36,8 @@ SWEEP_SECONDS = 5.0  # between two looks for sessions of reservations that have 
 MARGIN_SECONDS = 600  # that the node looks longer than needed: the time on disk changes less often
 NODE = "node"  # the key in the file, in addition to the ids of reservations
 SHARES = 10  # one user or host has one of them
-MAX_CUTS = 100  # reservations about which the relay is asked together
 WARNED_SECONDS = 600.0  # after a warning, during which another overuse ends the reservation
 OVERUSE, ENDED = "overuse", "ended"
-
-
-class Relay(Protocol):
-    """
-    The relay, as reservations need it (Coturn).
-    """
-
-    async def sessions(self, *texts: str) -> list[RelaySession]: ...
-    async def cancel(self, sessions: list[RelaySession]) -> None: ...
 
 
 class RelayName(msgspec.Struct):
@@ -98,14 +89,13 @@ class Reservations(Service):
         state: Path | None = None,
         run: Callable[..., Deferred[Any]] = maybeDeferred,
     ) -> None:
-        self.failures = 0  # of the relay's command line
         self.warned = self.stopped = 0  # reservations that were overused, and that were ended for that
         # Tells the session of a reservation what has become of it.
         self.tell: Callable[[Session, Reservation, Notice], object] = lambda *told: None
         self._policing = Policing()
         self._warnings: dict[str, float] = {}  # reservations, and when their client was warned
         self._options = options
-        self._relay = relay
+        self._relay = RelaySessions(relay)
         self._find = find
         self._clock = clock
         self._wall = wall
@@ -113,8 +103,6 @@ class Reservations(Service):
         self._granted: dict[str, Reservation] = {}
         self._timers: dict[str, IDelayedCall] = {}
         self._name = RelayName(f"msgnode-{token_hex(4)}-")
-        self._cuts: list[tuple[str, Deferred[str]]] = []  # reservations whose sessions are to be cancelled
-        self._is_cutting = False
         self._sweeping = LoopingCall(self._sweep)
         self._sweeping.clock = clock
 
@@ -156,6 +144,13 @@ class Reservations(Service):
 
     def now(self) -> float:
         return self._wall()
+
+    @property
+    def failures(self) -> int:
+        """
+        The failures of the relay's command line, one after the other; 0 if it answered the last time.
+        """
+        return self._relay.failures
 
     # -- capacity ------------------------------------------------------------------
 
@@ -330,70 +325,25 @@ class Reservations(Service):
             timer.cancel()
         self._warnings.pop(made.id, None)
         self._journal.remove(made.id).addErrback(lambda why: None)  # the journal has logged it
-        return self._cut(made.id)
+        return self._relay.cancel(made.id)
 
     # -- the relay -----------------------------------------------------------------
 
-    def _cut(self, id: str) -> Deferred[str]:
-        """
-        Fires with why its sessions could not be cancelled now, or "". What ends while the relay is asked
-        about others waits, and is asked about together.
-        """
-        if len(self._cuts) >= MAX_CUTS:
-            return succeed("very many reservations end now; its turn is at the next look")
-        cut: Deferred[str] = Deferred()
-        self._cuts.append((id, cut))
-        if not self._is_cutting:
-            self._cut_all()
-        return cut
-
-    def _cut_all(self) -> None:
-        cuts, self._cuts = self._cuts, []
-        self._is_cutting = True
-        done = Deferred.fromCoroutine(self._cancel({id for id, _ in cuts}))
-        done.addErrback(self._failed).addCallback(self._have_cut, cuts)
-        done.addErrback(
-            lambda why: log.failure("the answer to the end of a reservation could not be sent", why)
-        )
-
-    def _have_cut(self, failure: str, cuts: list[tuple[str, Deferred[str]]]) -> None:
-        self._is_cutting = False
-        if self._cuts:
-            self._cut_all()
-        for _, cut in cuts:
-            cut.callback(failure)
-
-    async def _cancel(self, ids: set[str]) -> str:
-        found = await self._relay.sessions(*sorted(ids))
-        await self._relay.cancel([each for each in found if each.reservation in ids])
-        self.failures = 0
-        return ""
-
-    def _failed(self, why: Any) -> str:
-        self.failures += 1
-        if self.failures == 1:
-            log.error(
-                "the sessions of a reservation at the TURN server cannot be ended: {why}",
-                why=why.getErrorMessage(),
-            )
-        return str(why.getErrorMessage())
-
-    def _sweep(self) -> Deferred[Any]:
+    def _sweep(self) -> Deferred[None]:
         """
         Cancels what is relayed with the credentials of a reservation that has ended, and ends those that are
         overused.
         """
-        return Deferred.fromCoroutine(self._sweep_all()).addErrback(self._failed)
+        swept = Deferred.fromCoroutine(self._look())
+        return swept.addErrback(lambda why: log.failure("reservations could not be looked through", why))
 
-    async def _sweep_all(self) -> None:
+    async def _look(self) -> None:
         self._end_lost()
         if self._wall() > self._name.until and not self.failures:
             return
-        found = await self._relay.sessions(self._name.prefix)
-        of_this_node = [each for each in found if each.reservation.startswith(self._name.prefix)]
-        await self._relay.cancel([each for each in of_this_node if each.reservation not in self._granted])
-        self.failures = 0
-        self._police(of_this_node)
+        found = await self._relay.look(self._name.prefix, self._granted)
+        if found is not None:
+            self._police(found)
 
     def _police(self, found: list[RelaySession]) -> None:
         """
