@@ -74,7 +74,7 @@ class History:
         if request.at is not None:
             shown = self._shown(session, permitted) if self._is_outward else None
             found: Deferred[Any] = self._at(self._index(object), request.at, shown)
-            found.addCallback(_without_channels, permitted)
+            found.addCallback(self._as_permitted, permitted)
         else:
             found = self.page(object, request, self._shown(session, permitted))
         return found.addCallback(lambda value: message.reply({"code": 200, "value": value}))
@@ -108,13 +108,14 @@ class History:
         permitted = self._permitted(object, message, session)
         shown = self._shown(session, permitted)
 
-        def answer(found: Message) -> Message:
-            value: Any = msgspec.Raw(part(bytes(found.body), "value") or b"null")
+        def answer(found: Message) -> Deferred[Message]:
+            value = msgspec.Raw(part(bytes(found.body), "value") or b"null")
+            shown_value: Deferred[Any] = succeed(value)
             if request.at is not None:
-                value = _without_channels(_states.decode(value), permitted)
+                shown_value = self._as_permitted(_states.decode(value), permitted)
             elif shown is not None:
-                value = _as_shown(value, shown)
-            return message.reply({"code": 200, "value": value})
+                shown_value = self._as_shown(_pages.decode(value), shown)
+            return shown_value.addCallback(lambda value: message.reply({"code": 200, "value": value}))
 
         return self.ask(keeper, object, message, session).addCallback(answer)
 
@@ -184,6 +185,43 @@ class History:
 
         return shown
 
+    def _as_shown(self, page: Page, shown: Shown) -> Deferred[Page]:
+        """
+        A page of another member, with what the policies show.
+        """
+
+        def decide() -> Iterator[None]:
+            changes, page.changes = page.changes, []
+            for done, change in enumerate(changes, 1):
+                data = shown(bytes(change.message))
+                if data is None:
+                    page.hidden += 1
+                else:
+                    page.changes.append(Change(change.version, change.time, msgspec.Raw(data)))
+                if done % DECIDED_STEP == 0:
+                    yield
+
+        return self._in_slices(decide(), page)
+
+    def _as_permitted(self, found: AsItWas, permitted: Permitted | None) -> Deferred[AsItWas]:
+        """
+        The children that the reader may see, without the addresses at which they were published.
+        """
+
+        def decide() -> Iterator[None]:
+            for done, (key, child) in enumerate(list(found.children.items()), 1):
+                channels = child.pop("channels", ())
+                if permitted is not None and not all(map(permitted, channels)):
+                    del found.children[key]
+                if done % DECIDED_STEP == 0:
+                    yield
+
+        return self._in_slices(decide(), found)
+
+    def _in_slices(self, steps: Iterator[None], result: Any) -> Deferred[Any]:
+        done = self._slices.begin(steps)
+        return succeed(result) if done is None else done.addCallback(lambda over: result)
+
     # -- changes -----------------------------------------------------------------------
 
     def page(self, object: str, request: HistoryRequest, shown: Shown | None = None) -> Deferred[Page]:
@@ -196,8 +234,7 @@ class History:
         self._journal.flush()
         first = self._first(index, request.from_)
         page = Page(index.version, index.oldest)
-        done = self._slices.begin(self._collect(index, first, request.limit, page, shown))
-        return succeed(page) if done is None else done.addCallback(lambda over: page)
+        return self._in_slices(self._collect(index, first, request.limit, page, shown), page)
 
     def _first(self, index: ObjectIndex, from_: Point | None) -> int:
         if from_ is None:
@@ -289,30 +326,6 @@ class History:
             )
         text = f"{index.address} as it was at version {version} is {why}; the oldest one is {index.oldest}"
         return Rejected(text[:400], 410, "not-kept")
-
-
-def _as_shown(value: msgspec.Raw, shown: Shown) -> Page:
-    """
-    A page of another member, with what the policies show.
-    """
-    page = _pages.decode(value)
-    kept = [(change, shown(bytes(change.message))) for change in page.changes]
-    page.changes = [
-        Change(change.version, change.time, msgspec.Raw(data)) for change, data in kept if data is not None
-    ]
-    page.hidden = len(kept) - len(page.changes)
-    return page
-
-
-def _without_channels(found: AsItWas, permitted: Permitted | None) -> AsItWas:
-    """
-    The children that the reader may see, without the addresses at which they were published.
-    """
-    for key, child in list(found.children.items()):
-        channels = child.pop("channels", ())
-        if permitted is not None and not all(map(permitted, channels)):
-            del found.children[key]
-    return found
 
 
 def _missing(gaps: list[Gap]) -> list[Missing]:

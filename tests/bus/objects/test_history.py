@@ -387,6 +387,30 @@ class PolicyTests(KeptCase):
         self.assertNotIn("channels", permitted["children"]["one"])
         self.assertEqual({}, hidden["children"])
 
+    def test_many_children_are_decided_in_slices(self) -> None:
+        """
+        Where policies decide about each child, no turn of the reactor has more than twenty of them.
+        """
+        for number in range(200):
+            self.publish(f"{CHILDREN}{number}", "create", value=number)
+        self.enforce(rule("deny", {"actionType": {"equals": "subscribe"}, "msgTo": {"equals": "x"}}))
+        self.turns_of_answer()
+
+        self.assertGreaterEqual(self.turns_of_answer(), 10)
+
+    def turns_of_answer(self) -> int:
+        """
+        Reads the object as it is now; the number of turns until the answer.
+        """
+        read = {"id": 7, "type": "read", "from": f"{self.bob.runtime}/x", "to": HISTORY, "body": {"at": 200}}
+        self.bob.tell(read)
+        for number in range(1000):
+            if answers := self.bob.take():
+                self.assertEqual(200, len(answers[0]["body"]["value"]["children"]))
+                return number
+            self.turns(1)
+        raise AssertionError("there was no answer")
+
 
 class AddressTests(KeptCase):
     def test_only_the_history_itself(self) -> None:
