@@ -498,7 +498,7 @@ class Router:
         if recipients:
             return self._deliver(message, session, recipients)
         message.outcome = "delivered"  # to the journal
-        self.receipts.give(message, 202, session, 0)
+        self.receipts.give(message, 202, session, 0, text="kept in the history; nobody is subscribed")
         return None
 
     def _deliver_kept_here(

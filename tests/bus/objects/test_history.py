@@ -429,6 +429,17 @@ class BoundTests(KeptCase):
     Who may have objects kept, and which addresses are those of objects.
     """
 
+    def test_receipt_where_nobody_is_subscribed(self) -> None:
+        """
+        The receipt of a publication that is kept, and that nobody gets now, says so.
+        """
+        self.ann.post(CHANGES, "update", body={"value": 1}, receipt=True)
+
+        [receipt] = self.ann.take()
+        body = receipt["body"]
+        text = "kept in the history; nobody is subscribed"
+        self.assertEqual((202, 0, text), (body["code"], body["recipients"], body["description"]))
+
     def test_one_host_cannot_take_all_objects(self) -> None:
         """
         A host that has begun as many objects as it may is refused (429) for another, and goes on with those;
