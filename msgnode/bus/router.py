@@ -458,14 +458,17 @@ class Router:
             message.outcome, message.code = "answered", 200
             return reply
         keeper = "" if kept.others is None else kept.keeper(channel.object)
+        is_kept = False
         if keeper and self.cluster is not None and kept.others is not None:
             if not kept.others.is_away(keeper):
                 self.cluster.send(message, session, keeper)
                 return None
             kept.others.note_missed(keeper, channel.object)
-        elif kept.record(channel, message) and self.flow_offers is not None and reasons is not None:
-            return self._deliver_and_offer(kept, channel.object, message, session, reasons)
-        return self._deliver_kept(message, message.to, session)
+        else:
+            is_kept = kept.record(channel, message)
+            if is_kept and self.flow_offers is not None and reasons is not None:
+                return self._deliver_and_offer(kept, channel.object, message, session, reasons)
+        return self._deliver_kept(message, message.to, session, is_kept)
 
     def _deliver_and_offer(
         self, kept: KeptObjects, object: str, message: Message, session: Session, reasons: int
@@ -475,7 +478,7 @@ class Router:
         """
         to = message.to
         assert isinstance(to, str)
-        reply = self._deliver_kept(message, to, session)
+        reply = self._deliver_kept(message, to, session, True)
         if self.flow_offers is None or reply is not None or session.is_node or self.catching is not None:
             return reply
         recipients = self._routes.resolve(to)
@@ -487,9 +490,10 @@ class Router:
                 self.flow_offers.offer(message, session, recipients, self.policy, number)
         return None
 
-    def _deliver_kept(self, message: Message, to: str, session: Session) -> Reply:
+    def _deliver_kept(self, message: Message, to: str, session: Session, is_kept: bool) -> Reply:
         """
-        Delivers a publication of an object, here and to the members that hold its address.
+        Delivers a publication of an object, here and to the members that hold its address. One that is in
+        the journal has arrived also if nobody hears it now.
         """
         recipients = self._routes.resolve(to)
         nodes = self.cluster.holders(to, bool(recipients)) if self.cluster is not None else ()
@@ -497,6 +501,11 @@ class Router:
             return self._send_to_members(self.cluster, nodes, message, session, recipients)
         if recipients:
             return self._deliver(message, session, recipients)
+        if not is_kept:
+            if not session.is_node:
+                return self._respond_or_drop(message, to, session)
+            self._no_route(message, to, session)
+            return None
         message.outcome = "delivered"  # to the journal
         self.receipts.give(message, 202, session, 0, text="kept in the history; nobody is subscribed")
         return None
@@ -514,8 +523,8 @@ class Router:
             answered.addCallback(lambda answer: cluster.carry(node, answer.data))
             message.outcome, message.code = "answered", 200
             return answered
-        kept.record(channel, message)
-        return self._deliver_kept(message, message.to, session)
+        is_kept = kept.record(channel, message)
+        return self._deliver_kept(message, message.to, session, is_kept)
 
     def deliver_again(self, message: Message, session: Session) -> None:
         """

@@ -440,6 +440,19 @@ class BoundTests(KeptCase):
         text = "kept in the history; nobody is subscribed"
         self.assertEqual((202, 0, text), (body["code"], body["recipients"], body["description"]))
 
+    def test_what_is_not_kept_and_not_heard_has_no_route(self) -> None:
+        """
+        A message that the journal does not take, by its type or because it has no room, is delivered only if
+        somebody is subscribed.
+        """
+        self.ann.post(CHANGES, "ping", body={}, receipt=True)
+        unheard = self.ann.take()[-1]["body"]
+        self.bob.subscribe(CHANGES)
+        self.ann.post(CHANGES, "ping", body={}, receipt=True)
+        heard = self.ann.take()[-1]["body"]
+
+        self.assertEqual((404, 202), (unheard["code"], heard["code"]))
+
     def test_one_host_cannot_take_all_objects(self) -> None:
         """
         A host that has begun as many objects as it may is refused (429) for another, and goes on with those;
