@@ -493,7 +493,7 @@ class Router:
     def _deliver_kept(self, message: Message, to: str, session: Session, is_kept: bool) -> Reply:
         """
         Delivers a publication of an object, here and to the members that hold its address. One that is in
-        the journal has arrived also if nobody hears it now.
+        the journal has arrived, even if no session is subscribed.
         """
         recipients = self._routes.resolve(to)
         nodes = self.cluster.holders(to, bool(recipients)) if self.cluster is not None else ()
@@ -507,7 +507,7 @@ class Router:
             self._no_route(message, to, session)
             return None
         message.outcome = "delivered"  # to the journal
-        self.receipts.give(message, 202, session, 0, text="kept in the history; nobody is subscribed")
+        self.receipts.give(message, 202, session, 0, text="kept in the history; no session is subscribed")
         return None
 
     def _deliver_kept_here(

@@ -437,7 +437,7 @@ class BoundTests(KeptCase):
 
         [receipt] = self.ann.take()
         body = receipt["body"]
-        text = "kept in the history; nobody is subscribed"
+        text = "kept in the history; no session is subscribed"
         self.assertEqual((202, 0, text), (body["code"], body["recipients"], body["description"]))
 
     def test_what_is_not_kept_and_not_heard_has_no_route(self) -> None:
