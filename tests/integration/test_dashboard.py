@@ -28,6 +28,7 @@ from tests.integration.dashboard import (
 )
 from tests.integration.process import Lines
 
+HAS_STREAM = "document.body.dataset.stream === 'open'"
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 PAGES = {
     "overview": "/",
@@ -173,27 +174,42 @@ def test_pages_of_one_browser_share_an_event_stream(browser, visitor, troubles):
     """
     Of the eight streams of the node, two pages leave seven.
     """
+    visitor.page.go("about:blank")
     other = browser.page(f"{visitor.url}/sessions")
+    other.until(HAS_STREAM)
     visitor.go("/")
-    other.until("document.readyState === 'complete' && document.querySelector('#live') !== null")
-    url, headers = f"{visitor.url}/api/v1/events", {"Authorization": f"Bearer {troubles.token}"}
     with ExitStack() as opened:
-
-        def free() -> int:
-            for number in range(9):
-                try:
-                    opened.enter_context(urlopen(Request(url, headers=headers), timeout=5))
-                except HTTPError as why:
-                    assert 429 == why.code
-                    return number
-            raise AssertionError("there is no limit")
-
-        deadline, found = time.monotonic() + 10, 0
-        while (found := free()) != 7 and time.monotonic() < deadline:
-            opened.close()
-            time.sleep(0.5)
+        assert 7 == _take_streams(visitor, troubles, opened)
     other.close()
-    assert 7 == found
+
+
+def test_page_that_was_refused_an_event_stream_asks_again(visitor, troubles):
+    """
+    All streams of the node are taken when the page is opened, and become free later.
+    """
+    visitor.page.go("about:blank")
+    with ExitStack() as opened:
+        taken, deadline = 0, time.monotonic() + 10
+        while (taken := taken + _take_streams(visitor, troubles, opened)) < 8:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        visitor.go("/")
+        visitor.page.until("document.body.dataset.stream === 'refused'")
+    visitor.page.until(HAS_STREAM, 30)
+
+
+def _take_streams(visitor: Visitor, troubles: Troubles, opened: ExitStack) -> int:
+    """
+    Open event streams until the node refuses one. Returns how many.
+    """
+    url, headers = f"{visitor.url}/api/v1/events", {"Authorization": f"Bearer {troubles.token}"}
+    for number in range(9):
+        try:
+            opened.enter_context(urlopen(Request(url, headers=headers), timeout=5))
+        except HTTPError as why:
+            assert 429 == why.code
+            return number
+    raise AssertionError("there is no limit")
 
 
 def test_trace_shows_the_steps_of_a_message(visitor, troubles):

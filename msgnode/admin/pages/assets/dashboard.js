@@ -1,7 +1,7 @@
 // The dashboard's own script: fresh figures, charts, keys. Every page can be read without it.
 "use strict";
 (() => {
-  const REFRESH_MS = 5000, LEAST_MS = 2000, KINDS = ["session", "refusal", "slow", "shed", "backend", "config", "policy"];
+  const REFRESH_MS = 5000, LEAST_MS = 2000, REFUSED_MS = 10000, KINDS = ["session", "refusal", "slow", "shed", "backend", "config", "policy"];
   const pause = document.getElementById("pause");
   const samples = [];
   let isPaused = false, last = performance.now(), timer = 0, prefix = "";
@@ -34,11 +34,20 @@
     const channel = new BroadcastChannel("msgnode-events");
     channel.onmessage = soon;
     if (!navigator.locks) return;  // no secure context: the clock alone refreshes
-    navigator.locks.request("msgnode-events", () => new Promise(() => {
-      const source = new EventSource(`/api/v1/events?kinds=${KINDS.join(",")}`);
-      const told = () => { soon(); channel.postMessage("event"); };
-      for (const kind of KINDS) source.addEventListener(kind, told);
-    }));
+    const told = () => { soon(); channel.postMessage("event"); };
+    navigator.locks.request("msgnode-events", () => new Promise(() => open(told)));
+  }
+
+  // A browser connects again by itself, but not after a refusal, such as when all streams are taken.
+  function open(told) {
+    const source = new EventSource(`/api/v1/events?kinds=${KINDS.join(",")}`);
+    for (const kind of KINDS) source.addEventListener(kind, told);
+    source.onopen = () => { document.body.dataset.stream = "open"; };
+    source.onerror = () => {
+      const isRefused = source.readyState === EventSource.CLOSED;
+      document.body.dataset.stream = isRefused ? "refused" : "lost";
+      if (isRefused) setTimeout(open, REFUSED_MS, told);
+    };
   }
 
   function colour(name) {
