@@ -10,6 +10,7 @@ from msgnode.links.stream.sending.entry import Entry
 from msgnode.links.stream.sending.removal import Removal
 from msgnode.links.stream.sending.send_queue import Expiry, SendQueueBounds, count_of
 from msgnode.links.stream.sending.sender_lane import MAX_WINDOW, NeverSent, SenderLane
+from msgnode.links.stream.sending.turns import Turns
 from msgnode.links.stream.storage.store import StoredPeer
 from msgnode.links.stream.streams import (
     ACKNOWLEDGED,
@@ -44,6 +45,7 @@ class Backlog:
         self.bounds = SendQueueBounds(parts, node)
         self.transit: Callable[[], float] = lambda: 0.0  # seconds that a message is under way, about
         self.lanes: dict[int, SenderLane] = {}
+        self._turns = Turns(self.lanes)
         self.expiry = Expiry()
         self.removal = Removal(parts.clock)
         self.flight_bytes = 0
@@ -139,16 +141,24 @@ class Backlog:
         for entry in kept:
             self.bounds.page_out(entry)
 
-    def number(self, lane: SenderLane, entry: Entry) -> None:
-        lane.number(entry)
+    def number(self, priority: int, entry: Entry) -> None:
+        """
+        Give an entry the next number of its lane.
+        """
+        self._turns.took(priority)
+        self.lanes[priority].number(entry)
         self.flight_bytes += entry.size
 
-    def has_room(self, lane: SenderLane, entry: Entry) -> bool:
-        return (
-            not lane.lost
-            and lane.may_number
-            and (not lane.flight or self.flight_bytes + entry.size <= self.room)
-        )
+    def has_room(self, priority: int, entry: Entry) -> bool:
+        """
+        May an entry have a number now? The only one of its lane always may.
+        """
+        lane = self.lanes[priority]
+        if lane.lost or not lane.may_number:
+            return False
+        if not lane.flight:
+            return True
+        return self.flight_bytes + entry.size <= self.room and self._turns.has(priority, entry)
 
     def take_first(self, lane: SenderLane) -> Entry | None:
         """

@@ -130,8 +130,12 @@ class OutgoingStream:
     def _take(self, priority: int, entry: Entry) -> None:
         backlog = self.backlog
         lane = backlog.lane(priority)
-        if not lane.queue and self._may_number(lane, entry) and self._transmitter.way(entry) != "impossible":
-            self._begin_flight(priority, lane, entry)
+        if (
+            not lane.queue
+            and self._may_number(priority, entry)
+            and self._transmitter.way(entry) != "impossible"
+        ):
+            self._begin_flight(priority, entry)
         backlog.keep(priority, entry)
         if not entry.number:
             self.retransmission.expect_expiry(backlog.expiry.next)
@@ -147,15 +151,20 @@ class OutgoingStream:
         self.backlog.restore(stored)
         self.retransmission.expect_expiry(self.backlog.expiry.next)
 
-    def _may_number(self, lane: SenderLane, entry: Entry) -> bool:
+    def _may_number(self, priority: int, entry: Entry) -> bool:
         if self.backlog.removal.is_running:
             return False  # what waits behind others may come back to the queue
         if not self._parts.network.has_route(self._node):
             return False  # without a number it may become stale, and move to another node
-        return self.opened and self._is_confirmed and not self._blocked and self.backlog.has_room(lane, entry)
+        return (
+            self.opened
+            and self._is_confirmed
+            and not self._blocked
+            and self.backlog.has_room(priority, entry)
+        )
 
-    def _begin_flight(self, priority: int, lane: SenderLane, entry: Entry) -> None:
-        self.backlog.number(lane, entry)
+    def _begin_flight(self, priority: int, entry: Entry) -> None:
+        self.backlog.number(priority, entry)
         self._unwritten.append((priority, entry))
 
     def written(self) -> None:
@@ -226,7 +235,7 @@ class OutgoingStream:
                 self._count_sent_again()
                 self._transmit(priority, lane, [entry])
                 left -= 1
-            while left and lane.queue and self._may_number(lane, lane.queue[0]):
+            while left and lane.queue and self._may_number(priority, lane.queue[0]):
                 self._number_first(priority, lane)
                 left -= 1
         if not left and not self._pumping:
@@ -247,7 +256,7 @@ class OutgoingStream:
         if self._transmitter.way(entry) == "impossible":
             self.backlog.drop(priority, entry, NO_KEY)
             return
-        self._begin_flight(priority, lane, entry)
+        self._begin_flight(priority, entry)
         self._parts.store.numbered(self._index, priority, entry.key, entry.number)
         self._parts.commit(self)
 
