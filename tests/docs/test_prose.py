@@ -5,9 +5,7 @@ Each rule is a pattern, and what to write instead. Code blocks and `code` are no
 """
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +20,7 @@ MODULES = sorted((TOP / "msgnode").rglob("*.py"))
 LONGEST = 120
 LEVELS, LOGS = ("debug", "info", "warn", "error", "failure", "critical"), ("log", "_log")
 _CLASS = re.compile(r'^ *class \w+[^"]*?:\n +"""\n? *(.*)', re.MULTILINE)
+_COMMENT = re.compile(r"(?:^ *|  )# *(.*)")
 
 
 class Rule(NamedTuple):
@@ -146,9 +145,9 @@ def texts() -> Iterator[Line]:
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 for paragraph in (ast.get_docstring(node) or "").split("\n\n"):
                     yield Line(name, getattr(node, "lineno", 1), _plain(paragraph))
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT:
-                yield Line(name, token.start[0], _plain(token.string.lstrip("# ")))
+        for number, line in enumerate(text.splitlines(), 1):
+            if comment := _COMMENT.search(line):
+                yield Line(name, number, _plain(comment[1]))
 
 
 def log_lines() -> Iterator[Line]:
