@@ -57,7 +57,7 @@ class ClusterSessions:
         self._started_at = 0.0
         self.local = LocalSessions(node, reactor, self._refused, members.copy_id)
         options = node.config.cluster
-        self.local.most_late, self.local.most_copies = options.moving_sessions, options.moving_copies
+        self.local.most_late, self.local.copies.most = options.moving_sessions, options.moving_copies
         self._acknowledgements = Acknowledgements(streams, reactor)
         flushing = Flushing(channel, reactor, self._acknowledgements.wait, self._expected, missing)
         self.moves = Moves(
@@ -121,14 +121,20 @@ class ClusterSessions:
         The counts of moves, by event.
         """
         found: dict[str, int] = structs.asdict(self.moves.counts)
-        flushing, given_up = self.moves.flushing.timeouts, self.local.given_up
-        return found | {"unflushed": flushing, "given_up": given_up, "standstills": self.gate.times_closed}
+        return found | {
+            "unflushed": self.moves.flushing.timeouts,
+            "put_off": self.moves.put_off,
+            "given_up": self.local.given_up,
+            "forgotten": self.local.copies.forgotten,
+            "standstills": self.gate.times_closed,
+        }
 
     def under_way(self) -> dict[str, int]:
         """
         The moves under way, by direction.
         """
-        return dict(zip(("asked", "arriving", "leaving"), self.moves.under_way, strict=True))
+        found = dict(zip(("asked", "arriving", "leaving"), self.moves.under_way, strict=True))
+        return found | {"late": self.local.late}
 
     # -- after a standstill -----------------------------------------------------------
 

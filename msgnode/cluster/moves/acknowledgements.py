@@ -66,12 +66,11 @@ class Acknowledgements:
 
     def _look(self) -> None:
         self._timer = None
-        over, waits = [], []
         for wait in self._waits:
             wait.tests = {node: test for node, test in wait.tests.items() if test()}
-            (waits if wait.tests else over).append(wait)
-        self._waits = waits
-        if waits:
+        over = [wait for wait in self._waits if not wait.tests]
+        self._waits = [wait for wait in self._waits if wait.tests]
+        if self._waits:
             self._ask()
         for wait in over:
             wait.done.callback(None)
