@@ -42,7 +42,7 @@ class CopyBudget:
 
     def resized(self, overlap: "SessionOverlap") -> None:
         """
-        Count the ids of a session anew, and keep the bound.
+        Count the ids of a session again, and keep the bound.
         """
         self._count(overlap)
         if len(overlap) > MAX_COPIES_OF_ONE:
