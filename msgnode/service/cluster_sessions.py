@@ -124,6 +124,7 @@ class ClusterSessions:
         return found | {
             "unflushed": self.moves.flushing.timeouts,
             "put_off": self.moves.put_off,
+            "unsaid": self.moves.unsaid,
             "given_up": self.local.given_up,
             "forgotten": self.local.copies.forgotten,
             "standstills": self.gate.times_closed,
