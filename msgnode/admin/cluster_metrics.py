@@ -42,6 +42,7 @@ METRICS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ),
     ("cluster_moves_total", "counter", ("event",), "Events of sessions that move between members."),
     ("cluster_moving", "gauge", ("direction",), "Sessions that are moving between members."),
+    ("cluster_copies", "gauge", (), "Ids of publications that are remembered for sessions that move."),
     ("cluster_move_seconds", "summary", (), "Seconds until a session was here that its client opened here."),
 )
 
@@ -74,6 +75,7 @@ class ClusterCollector(Collector):
             {(outcome,): number for outcome, number in found.rates.items()},
             {(event,): number for event, number in found.moves.items()},
             {(direction,): number for direction, number in found.moving.items()},
+            {(): found.copies},
             {(): found.taking[0]},
         )
         for (name, kind, labels, text), numbers in zip(METRICS, values, strict=True):

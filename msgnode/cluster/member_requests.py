@@ -71,7 +71,7 @@ class _Pending(msgspec.Struct, eq=False):
 
 class RequestCounts(msgspec.Struct):
     """
-    The counts of requests since the node started.
+    The counts of requests since the node started. `full` were not asked, as too many waited.
     """
 
     asked: int = 0
@@ -79,15 +79,17 @@ class RequestCounts(msgspec.Struct):
     answered: int = 0
     refused: int = 0
     malformed: int = 0
+    full: int = 0
 
 
 class MemberRequests:
     """
     The requests from and to other members (MembersListener). A request to this node itself is answered at
-    once.
+    once. At most `most` wait for an answer.
     """
 
-    def __init__(self, members: Members, clock: IReactorTime) -> None:
+    def __init__(self, members: Members, clock: IReactorTime, most: int = MAX_PENDING) -> None:
+        self._most = most
         self.counts = RequestCounts()
         self.on_up: list[Callable[[str], None]] = []  # called with each member whose link comes up
         self.on_down: list[Callable[[str], None]] = []  # and goes down
@@ -119,10 +121,10 @@ class MemberRequests:
             self._answer(node, subject, body).chainDeferred(answered)
             return answered
         self.counts.asked += 1
-        if len(self._pending) >= MAX_PENDING:
-            answered.errback(
-                NoAnswer(f"{MAX_PENDING} requests to other nodes wait for an answer", reason="limit")
-            )
+        if len(self._pending) >= self._most:
+            self.counts.full += 1
+            why = f"{self._most} requests to other nodes wait for an answer"
+            answered.errback(NoAnswer(why, reason="limit"))
             return answered
         self._number += 1
         number = self._number

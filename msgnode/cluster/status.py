@@ -16,7 +16,8 @@ class ClusterFigures(NamedTuple):
     relayed to the holder of their session, of which `relayed_now` wait for their response; `rates` those of
     shared rates. `relayed_connections` are superseded connections of clients here whose session is at another
     member. `moves` counts the events of sessions that move between members, `moving` has those under
-    way by direction, and `taking` the number of sessions that came for clients here, and their seconds.
+    way by direction, `copies` the ids of publications that are remembered for them, and `taking` the number
+    of sessions that came for clients here, and their seconds.
     """
 
     is_connected: bool
@@ -33,6 +34,7 @@ class ClusterFigures(NamedTuple):
     rates: Mapping[str, int]
     moves: Mapping[str, int]
     moving: Mapping[str, int]
+    copies: int
     taking: tuple[int, float]
 
 

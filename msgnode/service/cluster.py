@@ -308,6 +308,7 @@ class Cluster(MultiService):
             structs.asdict(self.rates.counts),
             self.sessions.figures(),
             self.sessions.under_way(),
+            self.sessions.local.copies.remembered,
             (self.sessions.moves.counts.taken, self.sessions.moves.taking_seconds),
         )
 

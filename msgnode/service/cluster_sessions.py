@@ -2,17 +2,18 @@
 The sessions of a node in a cluster: how they move from one member to another.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import structs
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
 from msgnode.cluster.channels import Channel
 from msgnode.cluster.directory.directory import ReplicatedDirectory
 from msgnode.cluster.exchange.member_exchange import MemberExchange
 from msgnode.cluster.joining import MOST_SECONDS, Joining
+from msgnode.cluster.moves.acknowledgements import Acknowledgements
 from msgnode.cluster.moves.drain import Drain
 from msgnode.cluster.moves.flushing import Flushing
 from msgnode.cluster.moves.local_sessions import LocalSessions
@@ -24,8 +25,6 @@ from msgnode.links.stream.node_streams import NodeStreams
 from msgnode.node import Node
 from msgnode.protocol.close_codes import STOPPING
 
-LOOK_SECONDS = 0.002  # between two looks whether all is acknowledged
-MAX_LOOK_SECONDS = 0.05
 AGAIN_SECONDS = 0.25  # until members are asked again what they hold
 SETTLE_TRIES = 4
 START_SECONDS = 10.0  # for which members that this node has known are expected
@@ -49,7 +48,6 @@ class ClusterSessions:
     ) -> None:
         self._node = node
         self._directory = directory
-        self._streams = streams
         self._channel = channel
         self._reactor = reactor
         self._members = members
@@ -59,8 +57,9 @@ class ClusterSessions:
         self._started_at = 0.0
         self.local = LocalSessions(node, reactor, self._refused, members.copy_id)
         options = node.config.cluster
-        self.local.most_late, self.local.most_copies = options.moving_sessions, options.moving_copies
-        flushing = Flushing(channel, reactor, self._acknowledged, self._expected, missing)
+        self.local.most_late, self.local.copies.most = options.moving_sessions, options.moving_copies
+        self._acknowledgements = Acknowledgements(streams, reactor)
+        flushing = Flushing(channel, reactor, self._acknowledgements.wait, self._expected, missing)
         self.moves = Moves(
             channel,
             self.local,
@@ -114,6 +113,7 @@ class ClusterSessions:
         if self._comparing is not None:
             self._comparing.stop()
         self._drain.stop()
+        self._acknowledgements.stop()
         self.moves.stop()
 
     def figures(self) -> dict[str, int]:
@@ -121,14 +121,21 @@ class ClusterSessions:
         The counts of moves, by event.
         """
         found: dict[str, int] = structs.asdict(self.moves.counts)
-        flushing, given_up = self.moves.flushing.timeouts, self.local.given_up
-        return found | {"unflushed": flushing, "given_up": given_up, "standstills": self.gate.times_closed}
+        return found | {
+            "unflushed": self.moves.flushing.timeouts,
+            "put_off": self.moves.put_off,
+            "unsaid": self.moves.unsaid,
+            "given_up": self.local.given_up,
+            "forgotten": self.local.copies.forgotten,
+            "standstills": self.gate.times_closed,
+        }
 
     def under_way(self) -> dict[str, int]:
         """
         The moves under way, by direction.
         """
-        return dict(zip(("asked", "arriving", "leaving"), self.moves.under_way, strict=True))
+        found = dict(zip(("asked", "arriving", "leaving"), self.moves.under_way, strict=True))
+        return found | {"late": self.local.late}
 
     # -- after a standstill -----------------------------------------------------------
 
@@ -245,26 +252,6 @@ class ClusterSessions:
             return self._settled(tries - 1)
 
         return self._members.settled().addCallback(again)
-
-    def _acknowledged(self, nodes: Iterable[str]) -> Deferred[None]:
-        """
-        Fires when these members have acknowledged all that is sent to them until now.
-        """
-        waits = [self._streams.unacknowledged(node) for node in nodes]
-        done: Deferred[None] = Deferred()
-
-        def look(seconds: float) -> None:
-            waits[:] = [wait for wait in waits if wait()]
-            if waits:
-                self._reactor.callLater(seconds, look, min(2 * seconds, MAX_LOOK_SECONDS))
-            else:
-                done.callback(None)
-
-        waits[:] = [wait for wait in waits if wait()]
-        if not waits:
-            return succeed(None)
-        look(LOOK_SECONDS)
-        return done
 
 
 class HeldSessions:

@@ -40,6 +40,7 @@ class MemoryStatus:
             {"sent": 4},
             {"taken": 3},
             {"leaving": 2},
+            9,
             (3, 0.5),
         )
 
@@ -77,6 +78,7 @@ def test_figures_of_a_cluster() -> None:
         'msgnode_cluster_rates_total{outcome="sent"} 4.0',
         'msgnode_cluster_moves_total{event="taken"} 3.0',
         'msgnode_cluster_moving{direction="leaving"} 2.0',
+        "msgnode_cluster_copies 9.0",
         "msgnode_cluster_move_seconds_count 3.0",
         "msgnode_cluster_move_seconds_sum 0.5",
     ] == page(node)

@@ -2,6 +2,8 @@
 Requests between members: each has one answer, or a refusal that says why there is none.
 """
 
+from typing import Any
+
 import msgspec
 import pytest
 from twisted.internet.defer import Deferred
@@ -13,6 +15,7 @@ from msgnode.cluster.member_requests import (
     Answered,
     Asked,
     MemberRequests,
+    NoAnswer,
 )
 from msgnode.protocol.errors import Rejected
 from tests.support.cluster_members import MemoryCluster
@@ -27,12 +30,13 @@ class RequestCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.cluster = MemoryCluster()
+        self.members: dict[str, Any] = {}
         self.a, self.b = (self.start(name) for name in (A, B))
         self.cluster.connect()
         self.cluster.run(0.1)
 
     def start(self, name: str) -> MemberRequests:
-        members = self.cluster.start(name)
+        members = self.members[name] = self.cluster.start(name)
         requests = MemberRequests(members, self.cluster.clock)
         members.listener = requests
         return requests
@@ -174,6 +178,17 @@ class NoAnswerTests(RequestCase):
         self.cluster.run(0.1)
 
         self.assertEqual(MAX_ANSWERING + 1, len(later))
+
+    def test_requests_that_wait_are_bounded(self) -> None:
+        """
+        A node waits for so many answers at a time; what it asks beyond that fails at once, and is counted.
+        """
+        self.b.offer("never", lambda node, body: Deferred())
+        requests = MemberRequests(self.members[A], self.cluster.clock, most=2)
+        asked = [requests.ask(B, "never") for _ in range(3)]
+
+        self.assertEqual("limit", self.failureResultOf(asked[-1], NoAnswer).value.reason)
+        self.assertEqual((3, 1), (requests.counts.asked, requests.counts.full))
 
     def test_what_is_no_request_is_counted(self) -> None:
         """

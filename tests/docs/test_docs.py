@@ -18,6 +18,7 @@ from msgnode.admin.links_api import ORDERS
 from msgnode.admin.metrics import Metrics
 from msgnode.admin.stubs.stub_metrics import METRICS as STUB_METRICS
 from msgnode.cli.contexts import Contexts
+from msgnode.config.cluster import ClusterOptions
 from msgnode.config.federation import Peer
 from msgnode.config.foreign import ForeignStub
 from msgnode.config.loader import check
@@ -421,5 +422,13 @@ def test_systemd_unit():
             "StateDirectory=msgnode",
         )
     )
-    [stop] = re.findall(r"TimeoutStopSec=(\d+)", unit)
-    assert int(stop) > Config().drain_seconds
+
+
+@pytest.mark.parametrize("name", ["msgnode.service", "msgnode@.service"])
+def test_systemd_lets_a_node_stop(name):
+    """
+    The systemd units wait for a node that stops until it has handed its sessions over to other nodes.
+    """
+    [stop] = re.findall(r"TimeoutStopSec=(\d+)", (TOP / "etc" / name).read_text("utf-8"))
+
+    assert int(stop) > Config().drain_seconds + ClusterOptions().handover_seconds

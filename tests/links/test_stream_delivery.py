@@ -5,6 +5,7 @@ Streams deliver once and in order within a lane, over a network that loses and r
 from itertools import pairwise
 
 from msgnode.links.stream.common import StreamLimits
+from msgnode.links.stream.storage.store import MemoryStreamStore
 from msgnode.links.wire.stream_header import ACKNOWLEDGEMENT, MESSAGE, OPEN, PROBE, decode
 from tests.support.links_stream import FakeNet, StreamNode, Weather, pair
 
@@ -403,3 +404,58 @@ def test_a_message_that_waits_is_unacknowledged_although_a_later_one_is_stale():
     net.run(5)
 
     assert (b.payloads, is_unacknowledged()) == ([b"lasts"], False)
+
+
+def test_an_acknowledgement_that_is_asked_for_is_not_kept_back():
+    """
+    The destination acknowledges at once what it has when the source asks for it.
+    """
+    net, a, b = pair()
+    a.send(b.name, b"first")
+    net.run(1)
+    a.send(b.name, b"second")
+    net.flush()
+    is_unacknowledged = a.streams.unacknowledged(b.name)
+
+    assert is_unacknowledged()
+
+    a.streams.ask(b.name)
+    net.flush()
+
+    assert not is_unacknowledged()
+
+
+class SlowStore(MemoryStreamStore):
+    """
+    A disk that has what is written when the test says so.
+    """
+
+    is_slow = False
+
+    def settle(self) -> None:
+        if not self.is_slow:
+            super().settle()
+
+
+def test_what_is_asked_for_is_acknowledged_as_soon_as_it_is_on_disk():
+    """
+    A question that comes before a message is on the disk of its destination is answered again after that.
+    """
+    net, store = FakeNet(), SlowStore()
+    a, b = StreamNode(net, "mn://a.example/1"), StreamNode(net, "mn://b.example/1", memory=lambda: store)
+    a.send(b.name, b"first")
+    net.run(1)
+    store.is_slow = True
+    a.send(b.name, b"second")
+    net.flush()
+    is_unacknowledged = a.streams.unacknowledged(b.name)
+    a.streams.ask(b.name)
+    net.flush()
+
+    assert is_unacknowledged()
+
+    store.is_slow = False
+    store.settle()
+    net.flush()
+
+    assert not is_unacknowledged()

@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 
 from msgnode.cluster.channels import Channels
 from msgnode.cluster.directory.directory import ReplicatedDirectory
-from msgnode.cluster.moves.moves import Moves
+from msgnode.cluster.moves.moves import MAX_MOVES, Moves
 from msgnode.cluster.moves.session_holder import Release
 from msgnode.cluster.moves.takes import REFUSED, TAKEN
 from msgnode.structures.time_slices import Slices
@@ -675,7 +675,7 @@ class QuickNode:
     A node that holds sessions in memory (SessionHolder, SessionDirectory). Each has five messages.
     """
 
-    def __init__(self, cluster, nodes, name):
+    def __init__(self, cluster, nodes, name, most=MAX_MOVES):
         self.nodes = nodes
         self.name = name
         self.sessions: dict[str, int] = {}
@@ -683,7 +683,7 @@ class QuickNode:
         self.arrived: dict[bytes, tuple[int, bool]] = {}
         self.received = 0
         members = cluster.start(name)
-        self.moves = members.listener = Moves(members, self, self, cluster.clock)
+        self.moves = members.listener = Moves(members, self, self, cluster.clock, most=most)
         nodes[name] = self
 
     def other_holders(self, name):

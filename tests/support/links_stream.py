@@ -236,8 +236,10 @@ class StreamNode:
         keys: Callable[[], PrivateKeys] = PrivateKeys.generate,
         segment_bytes: int = SEGMENT_BYTES,
         slack: int = SLACK_BYTES,
+        memory: Callable[[], MemoryStreamStore] = MemoryStreamStore,
         **options: Any,
     ) -> None:
+        self.memory = memory
         self.segment_bytes, self.slack = segment_bytes, slack
         self.net, self.name, self.directory = net, name, directory
         self.disk = Disk()
@@ -268,7 +270,7 @@ class StreamNode:
         self.compactor: SpoolCompactor | None = None
         stored: Any = ()
         if self.directory is None:
-            store: Any = MemoryStreamStore()
+            store: Any = self.memory()
             next_epoch = epochs.in_memory(self.net.random.randbytes, self.net.wall)
         else:
             store, stored = self._open_spool(self.directory)

@@ -60,6 +60,7 @@ class Arrivals:
         self._send = send
         self._imported = imported
         self._most = most
+        self.put_off = 0  # offers beyond that
         self._under_way: dict[tuple[str, bytes], _Arrival] = {}
         self._importing: Counter[str] = Counter()  # names whose state is not on disk here
 
@@ -88,7 +89,8 @@ class Arrivals:
         arrival = self._under_way.get((of, offer.id))
         if arrival is None:
             if len(self._under_way) >= self._most:
-                return  # it is offered again later
+                self.put_off += 1  # it is offered again later
+                return
             release = Release(offer.id, offer.name, offer.generation, self._node)
             arrival = self._under_way[of, offer.id] = _Arrival(of, release)
             if progress is None:

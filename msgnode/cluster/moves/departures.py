@@ -30,6 +30,7 @@ class Departures:
         self._node = node
         self._members = members
         self._clock = clock
+        self.unsaid = 0  # answers that were dropped, as too many waited
         self._has_room = False
         self._replies: deque[AnyStatement] = deque()
         self._unsent: bytes | None = None
@@ -64,8 +65,12 @@ class Departures:
         """
         Send an answer; lost if the link is down. Beyond the bound it is dropped: it is asked for again.
         """
-        if self.is_up and len(self._replies) < MAX_REPLIES:
+        if not self.is_up:
+            return
+        if len(self._replies) < MAX_REPLIES:
             self._replies.append(statement)
+        else:
+            self.unsaid += 1
 
     def add(self, handover: Handover) -> None:
         self.handovers[handover.release.id] = handover

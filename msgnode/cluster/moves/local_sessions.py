@@ -3,7 +3,6 @@ The sessions of this node, as moves see them (SessionHolder): real ones, with th
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from weakref import WeakSet
 
 import msgspec
 from twisted.internet.defer import Deferred, fail
@@ -13,7 +12,7 @@ from twisted.python.failure import Failure
 
 from msgnode.cluster.moves import session_transfer as transfer
 from msgnode.cluster.moves.node_parts import NoRequests, Parts, Requests
-from msgnode.cluster.moves.overlap import CopyId, SessionOverlap
+from msgnode.cluster.moves.overlap import CopyBudget, CopyId, SessionOverlap
 from msgnode.cluster.moves.session_holder import Claims, Release
 from msgnode.protocol.close_codes import SUPERSEDED, Closing
 from msgnode.protocol.message import Message
@@ -23,7 +22,6 @@ from msgnode.sessions.session import Session
 
 log = Logger()
 
-MAX_COPIES = 500_000  # whose ids are remembered, for all sessions together
 MAX_OVER = 20_000  # handovers whose end is remembered, in case that the other member did not hear of it
 MAX_LATE = 10_000  # sessions that have left, for which late messages are waited for
 LATE_SECONDS = 1.0  # until it is asked again whether those have come
@@ -67,11 +65,10 @@ class LocalSessions:
         self._late: set[bytes] = set()  # not all that was sent has arrived in time
         self._asking: dict[str, list[Release]] = {}  # of these, what is asked for soon, by new holder
         self.most_late = MAX_LATE
-        self.most_copies = MAX_COPIES
+        self.copies = CopyBudget()
         self.given_up = 0  # sessions beyond that, for which late messages were not waited for
         self._released_at: dict[bytes, int] = {}  # the last key at the release
         self._over: dict[str, int] = {}  # handovers to sessions that have left: their last keys
-        self._overlaps: WeakSet[SessionOverlap] = WeakSet()
         self._handed_over: set[bytes] = set()  # by this node, which stops, and not at a client's wish
         self._unflushed: dict[Session, None] = {}
         self._commits: list[Deferred[None]] = []
@@ -95,6 +92,13 @@ class LocalSessions:
             if session.is_moved and session.mailbox.overlap is None:
                 self.expect(session, is_restored=True)
         self._sessions.copies.clear()
+
+    @property
+    def late(self) -> int:
+        """
+        The number of sessions that have left and wait for what members that were away had sent to them.
+        """
+        return len(self._late)
 
     # -- held here --------------------------------------------------------------------
 
@@ -125,17 +129,13 @@ class LocalSessions:
         overlap = session.mailbox.overlap
         if not isinstance(overlap, SessionOverlap):
             overlap = SessionOverlap(
-                session.mailbox, self._copy_id, lambda: self._collected(session), self._most_copies_of_one
+                session.mailbox, self._copy_id, lambda: self._collected(session), self.copies
             )
             session.mailbox.overlap = overlap
-            self._overlaps.add(overlap)
             overlap.restore(self._sessions.copies.pop(session.sid, {}))
             for kept in session.mailbox.waiting_messages():
                 overlap.note_early(kept)
         return overlap
-
-    def _most_copies_of_one(self) -> int:
-        return max(1, self.most_copies // len(self._overlaps))
 
     def _collected(self, session: Session) -> None:
         """

@@ -159,6 +159,20 @@ class Moves:
         leaving = sum(len(departures.handovers) for departures in self._known.values())
         return len(self._takes), len(self._arrivals), leaving
 
+    @property
+    def put_off(self) -> int:
+        """
+        The number of offers that came while too many sessions arrived; they are made again.
+        """
+        return self._arrivals.put_off
+
+    @property
+    def unsaid(self) -> int:
+        """
+        The number of answers to members that were dropped, as too many waited; they are asked for again.
+        """
+        return sum(departures.unsaid for departures in self._known.values())
+
     def leaving_to(self, nodes: Iterable[str]) -> int:
         """
         The number of sessions that are being handed over to these members, without those that wait only for

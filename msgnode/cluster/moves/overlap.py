@@ -11,6 +11,8 @@ The ids are in the spool, so that a copy comes once although one of both members
 """
 
 from collections.abc import Callable, Mapping
+from itertools import islice
+from weakref import ref
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -18,17 +20,63 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from msgnode.protocol.message import Message
 from msgnode.sessions.mailbox import Mailbox
 from msgnode.sessions.queue import QueuedMessage
+from msgnode.storage.spool_records import MAX_COPIES as MAX_COPIES_OF_ONE
 
 AWAITED_SECONDS = 1.0
+MAX_COPIES = 500_000  # whose ids are remembered, for all sessions together
 
 CopyId = tuple[bytes, int]
+
+
+class CopyBudget:
+    """
+    The bound of the ids that are remembered for all sessions together. Beyond it, sessions that have more
+    than an equal share forget their oldest ones: such a publication may come twice.
+    """
+
+    def __init__(self, most: int = MAX_COPIES) -> None:
+        self.most = most
+        self.remembered = 0
+        self.forgotten = 0
+        self._counts: dict[ref[SessionOverlap], int] = {}
+
+    def resized(self, overlap: "SessionOverlap") -> None:
+        """
+        Count the ids of a session again, and keep the bound.
+        """
+        self._count(overlap)
+        if len(overlap) > MAX_COPIES_OF_ONE:
+            self._shorten(overlap, MAX_COPIES_OF_ONE)
+        if self.remembered <= self.most:
+            return
+        share = max(1, self.most // len(self._counts))
+        if len(overlap) > share:
+            self._shorten(overlap, max(share, len(overlap) - (self.remembered - self.most)))
+        if self.remembered <= self.most:
+            return
+        for each in list(self._counts):
+            other = each()
+            if other is not None and len(other) > share:
+                self._shorten(other, share)
+
+    def _shorten(self, overlap: "SessionOverlap", most: int) -> None:
+        self.forgotten += overlap.shorten(most)
+        self._count(overlap)
+
+    def _count(self, overlap: "SessionOverlap") -> None:
+        key = ref(overlap, self._forget)
+        self.remembered += len(overlap) - self._counts.pop(key, 0)
+        self._counts[key] = len(overlap)
+
+    def _forget(self, key: "ref[SessionOverlap]") -> None:
+        self.remembered -= self._counts.pop(key)
 
 
 class SessionOverlap:
     """
     The copies of one session's messages at one member (sessions/mailbox.py, Overlap). `id_of` gives the id of
-    a message's copies; `collected` is called when there is a message more. `most` says how many ids may be
-    remembered: beyond, the oldest are forgotten.
+    a message's copies; `collected` is called when there is a message more. `budget` bounds the ids that are
+    remembered.
     """
 
     def __init__(
@@ -36,19 +84,22 @@ class SessionOverlap:
         mailbox: Mailbox,
         id_of: Callable[[Message], CopyId | None],
         collected: Callable[[], None],
-        most: Callable[[], int],
+        budget: CopyBudget,
     ) -> None:
         # Of messages with higher keys the new holder gets a copy by itself, too.
         self.awaited_above: int | None = None
         self._mailbox = mailbox
         self._id_of = id_of
         self._collected = collected
-        self._most = most
+        self._budget = budget
         self._here: dict[CopyId, int] = {}  # the keys of their messages
         self._late: dict[CopyId, QueuedMessage] = {}  # that came by the other member
         self._awaited: set[CopyId] = set()  # those of them of which another copy will come
         self._waiters: list[Deferred[None]] = []
         self._timer: IDelayedCall | None = None
+
+    def __len__(self) -> int:
+        return len(self._here)
 
     def admits(self, message: Message) -> bool:
         id = self._id_of(message)
@@ -71,7 +122,7 @@ class SessionOverlap:
         Notes the copies of before a restart, by key.
         """
         self._here |= {id: key for key, id in copies.items()}
-        self._limit()
+        self._budget.resized(self)
 
     def note_early(self, kept: QueuedMessage) -> None:
         """
@@ -79,11 +130,16 @@ class SessionOverlap:
         """
         if kept.copy is not None:
             self._here[kept.copy] = kept.key
-            self._limit()
+            self._budget.resized(self)
 
-    def _limit(self) -> None:
-        while len(self._here) > max(1, self._most()):
-            del self._here[next(iter(self._here))]
+    def shorten(self, most: int) -> int:
+        """
+        Forget the oldest ids beyond so many. Returns how many.
+        """
+        oldest = list(islice(self._here, max(0, len(self._here) - most)))
+        for id in oldest:
+            del self._here[id]
+        return len(oldest)
 
     def rewrite(self) -> None:
         by_instance: dict[bytes, list[tuple[int, int]]] = {}

@@ -232,6 +232,14 @@ class NodeStreams:
         backlog = peer.outgoing.backlog
         return partial(backlog.is_unsettled, backlog.last_key)
 
+    def ask(self, destination: str) -> None:
+        """
+        Ask the node to acknowledge at once what it has.
+        """
+        peer = self._peers.get(destination)
+        if peer is not None and peer.outgoing.opened:
+            peer.outgoing.ask()
+
     def waiting(self) -> Iterator[str]:
         return (node for node, peer in self._peers.items() if len(peer.outgoing))
 

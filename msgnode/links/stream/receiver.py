@@ -47,6 +47,7 @@ class IncomingStream:
         self.deliverer.commit = lambda: parts.commit(self)
         self.news = 0
         self.urgent = False
+        self._is_asked = False  # for what is not on disk yet
         self.on_news: Callable[[], None] = lambda: None
         self._parts = parts
         self._source = source
@@ -287,8 +288,9 @@ class IncomingStream:
 
     def wanted_now(self) -> None:
         """
-        The source asks for an acknowledgement.
+        The source asks for an acknowledgement. What is not on disk yet is acknowledged as soon as it is.
         """
+        self._is_asked = any(lane.durable != lane.recorded for lane in self._lanes.values())
         self._tell(urgent=True)
 
     def written(self) -> None:
@@ -302,6 +304,8 @@ class IncomingStream:
                 self.news += max(1, lane.recorded - lane.durable)
                 lane.durable = lane.recorded
         if self.news != before:
+            self.urgent |= self._is_asked
+            self._is_asked = False
             self.on_news()
 
     def acknowledgement(self) -> Acknowledgement | None:

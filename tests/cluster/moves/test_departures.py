@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.internet.task import Clock
 
-from msgnode.cluster.moves.departures import STATE_BYTES, Departures
+from msgnode.cluster.moves.departures import MAX_REPLIES, STATE_BYTES, Departures
 from msgnode.cluster.moves.handover import Handover
 from msgnode.cluster.moves.session_holder import Release
 from msgnode.cluster.moves.wire import Got, Offer, State, Want, decode
@@ -27,6 +27,15 @@ class Member:
     def send(self, node: str, payload: bytes) -> bool:
         self.sent.append(decode(payload))
         return True
+
+
+class FullMember:
+    """
+    A member that takes nothing (Members).
+    """
+
+    def send(self, node: str, payload: bytes) -> bool:
+        return False
 
 
 class Holder:
@@ -142,3 +151,17 @@ def test_lost_link_makes_room_for_states() -> None:
     world.pump()
 
     assert len(first) == len(world.come())
+
+
+def test_answers_that_wait_are_bounded() -> None:
+    """
+    A member that takes nothing is kept so many answers; what is dropped beyond that is counted.
+    """
+    departures = Departures("mn://example.com/b", FullMember(), Clock())
+    departures.link_up()
+
+    for _ in range(MAX_REPLIES + 3):
+        departures.reply(Got(bytes(8), 0, True))
+    departures.pump()
+
+    assert departures.unsaid == 3

@@ -1,0 +1,96 @@
+"""
+Members are asked for the acknowledgement of what was sent to them, and waited for.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+from twisted.internet.task import Clock
+
+from msgnode.cluster.moves.acknowledgements import Acknowledgements
+
+
+class FakeStreams:
+    """
+    Streams to members, each with the number of what it has, and of what it was sent.
+    """
+
+    def __init__(self) -> None:
+        self.sent: Counter[str] = Counter()
+        self.had: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
+
+    def unacknowledged(self, destination: str) -> Callable[[], bool]:
+        until = self.sent[destination]
+        return lambda: self.had[destination] < until
+
+    def ask(self, destination: str) -> None:
+        self.asked[destination] += 1
+
+
+def waiting(streams: FakeStreams, clock: Clock, nodes: str) -> tuple[Acknowledgements, list[None]]:
+    waits = Acknowledgements(streams, clock)
+    done: list[None] = []
+    waits.wait(nodes).addCallback(done.append)
+    return waits, done
+
+
+def test_nothing_sent_is_not_waited_for():
+    """
+    A member to which nothing was sent is neither asked nor waited for.
+    """
+    streams = FakeStreams()
+
+    _, done = waiting(streams, Clock(), "ab")
+
+    assert (done, streams.asked) == ([None], {})
+
+
+def test_each_member_is_asked_at_once_and_waited_for():
+    """
+    The wait ends when the last of the members has acknowledged what was sent before, not what came later.
+    """
+    streams, clock = FakeStreams(), Clock()
+    streams.sent.update("ab")
+    _, done = waiting(streams, clock, "ab")
+    streams.sent.update("ab")
+    streams.had.update("a")
+    clock.pump([0.01] * 10)
+
+    assert done == []
+    assert streams.asked["a"] == 1
+
+    streams.had.update("b")
+    clock.advance(0.05)
+
+    assert done == [None]
+
+
+def test_many_waits_ask_a_member_together():
+    """
+    A thousand sessions that are released at once cost one question to each member, not a thousand.
+    """
+    streams, clock = FakeStreams(), Clock()
+    streams.sent.update("a")
+    waits, done = waiting(streams, clock, "a")
+
+    for _ in range(1000):
+        waits.wait("a").addCallback(done.append)
+    streams.had.update("a")
+    clock.advance(0.01)
+
+    assert (len(done), streams.asked["a"]) == (1001, 1)
+
+
+def test_a_member_that_does_not_answer_is_asked_again():
+    """
+    The question may be lost, or may overtake what is still being written: it is repeated, ever more seldom.
+    """
+    streams, clock = FakeStreams(), Clock()
+    streams.sent.update("a")
+    _, done = waiting(streams, clock, "a")
+
+    clock.pump([0.001] * 1000)
+
+    assert done == []
+    assert 10 < streams.asked["a"] < 30
