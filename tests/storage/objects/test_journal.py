@@ -222,6 +222,61 @@ class RestartTests(JournalCase):
                 for later in sorted(self.directory.glob("objects-*"))[1:]:
                     later.unlink()
 
+    def last_record(self) -> tuple[bytearray, int]:
+        """
+        The segment after two messages, and where its last record begins.
+        """
+        self.write(11111)
+        self.write(22222)
+        data = bytearray(self.segment().read_bytes())
+        return data, list(scan(bytes(data), True))[-1].offset
+
+    def restart_with(self, data: bytes) -> int:
+        """
+        Start with this segment only; the next version.
+        """
+        for segment in self.directory.glob("objects-*"):
+            segment.unlink()
+        self.directory.joinpath("objects-00000001.seg").write_bytes(data)
+        self.reopen()
+        return self.journal.next_version(OBJECT)
+
+    def test_any_bit_of_the_last_record(self) -> None:
+        """
+        Whichever bit of the last record has changed, it is damaged, not cut off: no version is given twice.
+        """
+        data, last = self.last_record()
+        for bit in range(8 * last, 8 * len(data)):
+            data[bit // 8] ^= 1 << bit % 8
+
+            self.assertEqual(JUMP + 2, self.restart_with(data), bit)
+
+            data[bit // 8] ^= 1 << bit % 8
+
+    def test_damaged_length_before_a_torn_end(self) -> None:
+        """
+        A damaged length is told from a record that is cut off also where one follows, wherever it was cut.
+        """
+        whole, last = self.last_record()
+        damaged = whole.copy()
+        damaged[last + 1] ^= 1
+        for end in range(len(whole) - last):
+            self.assertEqual(JUMP + 2, self.restart_with(damaged + whole[last:][:end]), end)
+            self.assertEqual(3, self.restart_with(whole + whole[last:][:end]), end)
+
+    def test_killed_before_the_damage_is_noted(self) -> None:
+        """
+        A start that was killed after it had read the journal takes nothing away from what the next one sees.
+        """
+        data, last = self.last_record()
+        data[last + 1] ^= 1
+        self.segment().write_bytes(data)
+        killed = Segments(self.directory)
+        list(killed.open())
+        killed.close()
+
+        self.assertEqual(JUMP + 2, self.restart_with(self.segment().read_bytes()))
+
     def test_older_segment_is_cut_off(self) -> None:
         """
         An older segment that has lost its end is damaged: no version is given twice.
