@@ -167,7 +167,7 @@ class Router:
         if (
             kept is not None
             and (to.startswith(kept.beginnings) or from_.startswith(kept.beginnings))
-            and (channel := kept.concerned(message))
+            and (channel := kept.channels.get(to) or kept.concerned(message))
         ):
             return self._route_kept(kept, channel, message, session, reasons if count == 1 else None)
         recipients = self._routes.resolve(to)
@@ -385,7 +385,7 @@ class Router:
         if (
             kept is not None
             and (to.startswith(kept.beginnings) or message.from_.startswith(kept.beginnings))
-            and (channel := kept.concerned(message))
+            and (channel := kept.channels.get(to) or kept.concerned(message))
         ):
             return self._route_kept(kept, channel, message, session, reasons)
         return self._distribute(message, to, session, reasons)

@@ -3,7 +3,8 @@ The records of the journal of objects. Each has a length and a checksum of its o
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
@@ -57,6 +58,28 @@ class Damaged(Exception):
 def packed(kind: int, version: int, micros: int, address: bytes, data: bytes) -> bytes:
     payload = b"".join((HEAD.pack(kind, version, micros, len(address)), address, data))
     return FRAME.pack(len(payload), crc32(payload)) + payload
+
+
+@cache
+def _head(length: int) -> Callable[[int, int, int, int, bytes], bytes]:
+    """
+    Packs the beginning of a payload, with an address of this length.
+    """
+    return Struct(f"{HEAD.format}{length}s").pack
+
+
+def packed_entries(version: int, micros: int, address: bytes, messages: list[bytes]) -> list[bytes]:
+    """
+    Entries of an object, with successive versions and times, of which the first has these.
+    """
+    size = len(address)
+    head, frame, records = _head(size), FRAME.pack, []
+    for message in messages:
+        payload = head(ENTRY, version, micros, size, address) + message
+        records.append(frame(len(payload), crc32(payload)) + payload)
+        version += 1
+        micros += 1
+    return records
 
 
 def unpacked(payload: bytes) -> Record:

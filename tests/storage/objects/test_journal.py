@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.objects import ObjectsOptions
 from msgnode.storage.objects.journal import DAY, JUMP, ObjectJournal
-from msgnode.storage.objects.object_index import Gap
+from msgnode.storage.objects.object_index import Gap, ObjectIndex
 from msgnode.storage.objects.records import ENTRY, packed, scan
 from msgnode.storage.objects.reduction import ReducedObject
 from msgnode.storage.objects.segments import Segments
@@ -66,15 +66,17 @@ class JournalCase(SynchronousTestCase):
         self.journal.segments.close()
         self.open(**how)
 
+    def index(self, object: str = OBJECT, creator: str = "") -> ObjectIndex:
+        index = self.journal.index(object)
+        if index is None:
+            index = self.journal.begin(object, creator)
+        assert index is not None
+        return index
+
     def write(self, value: Any, object: str = OBJECT, type: str = "update") -> int:
         data = b'{"id":1,"type":"%b","from":"a","to":"%b/changes","body":{"value":%b}}'
-        self.journal.record(
-            object,
-            self.journal.next_version(object),
-            data % (type.encode(), object.encode(), repr(value).encode()),
-            type,
-            False,
-        )
+        data = data % (type.encode(), object.encode(), repr(value).encode())
+        self.journal.add(self.index(object), data, type, False)
         self.journal.flush()
         self.now += 1
         return self.journal.index(object).version
@@ -239,7 +241,7 @@ class RestartTests(JournalCase):
             segment.unlink()
         self.directory.joinpath("objects-00000001.seg").write_bytes(data)
         self.reopen()
-        return self.journal.next_version(OBJECT)
+        return self.index().version + 1
 
     def test_any_bit_of_the_last_record(self) -> None:
         """
@@ -549,8 +551,8 @@ class RetentionTests(JournalCase):
         self.options.max_objects = 1
         self.write(1)
 
-        self.assertEqual(2, self.journal.next_version(OBJECT))
-        self.assertEqual(0, self.journal.next_version(OTHER))
+        self.assertEqual(2, self.write(2))
+        self.assertIsNone(self.journal.begin(OTHER))
         self.assertEqual(1, self.journal.counts.refused)
 
     def test_objects_of_one_creator(self) -> None:
@@ -559,7 +561,7 @@ class RetentionTests(JournalCase):
         """
         self.options.max_objects_per_creator = 2
         for object in (OBJECT, OTHER):
-            self.journal.record(object, self.journal.next_version(object), b"{}", "create", False, "ann")
+            self.journal.add(self.index(object, "ann"), b"{}", "create", False)
         self.journal.flush()
         before = self.journal.may_begin("ann")
         self.reopen()
@@ -576,7 +578,7 @@ class RetentionTests(JournalCase):
         """
         self.reopen(segment_bytes=2000)
         self.options.keep_bytes = 6000
-        self.journal.record(OBJECT, self.journal.next_version(OBJECT), b"{}", "create", False, "ann")
+        self.journal.add(self.index(OBJECT, "ann"), b"{}", "create", False)
         self.fill(100)
         self.expire()
         self.assertGreater(self.journal.index(OBJECT).oldest, 1)
