@@ -500,7 +500,10 @@ class Router:
         if nodes and self.cluster is not None:
             return self._send_to_members(self.cluster, nodes, message, session, recipients)
         if recipients:
-            return self._deliver(message, session, recipients)
+            if self.catching is not None or self.policy is not None:
+                return self._deliver(message, session, recipients)
+            self._delivery.deliver(message, session, recipients)
+            return None
         if not is_kept:
             if not session.is_node:
                 return self._respond_or_drop(message, to, session)

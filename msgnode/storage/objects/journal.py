@@ -43,8 +43,8 @@ DAY = 86_400_000_000  # microseconds
 PACKED = 0  # the kind of an entry that the data plane has packed
 
 _gap = msgspec.json.Decoder(tuple[int, str])
-# What is to be written: index, kind, version, microseconds, data. The version and the time are those of the
-# first data; the next ones follow without a gap. Only entries may have more than one.
+# Records that are to be written: index, kind, version, microseconds, data. The version and the time are those
+# of the first one; the next ones follow without a gap. Only entries may be several.
 Recorded = tuple[ObjectIndex, int, int, int, list[bytes]]
 
 
