@@ -167,7 +167,7 @@ class Router:
         if (
             kept is not None
             and (to.startswith(kept.beginnings) or from_.startswith(kept.beginnings))
-            and (channel := kept.concerned(message))
+            and (channel := kept.channels.get(to) or kept.concerned(message))
         ):
             return self._route_kept(kept, channel, message, session, reasons if count == 1 else None)
         recipients = self._routes.resolve(to)
@@ -385,7 +385,7 @@ class Router:
         if (
             kept is not None
             and (to.startswith(kept.beginnings) or message.from_.startswith(kept.beginnings))
-            and (channel := kept.concerned(message))
+            and (channel := kept.channels.get(to) or kept.concerned(message))
         ):
             return self._route_kept(kept, channel, message, session, reasons)
         return self._distribute(message, to, session, reasons)
@@ -500,7 +500,10 @@ class Router:
         if nodes and self.cluster is not None:
             return self._send_to_members(self.cluster, nodes, message, session, recipients)
         if recipients:
-            return self._deliver(message, session, recipients)
+            if self.catching is not None or self.policy is not None:
+                return self._deliver(message, session, recipients)
+            self._delivery.deliver(message, session, recipients)
+            return None
         if not is_kept:
             if not session.is_node:
                 return self._respond_or_drop(message, to, session)

@@ -26,6 +26,7 @@ SHORT_BYTES = 64 * 1024  # bytes that are cheap to decode with any content
 QUOTE, OPENING, CLOSING = b'"{}'
 COUNTED_BYTES = 512  # bytes that are faster to count than to find the body in
 NO_TOKEN = Raw()
+NO_VERSION = Raw()
 MAX_RECIPIENTS = 1000  # recipients of one message whose `to` is a list
 MAX_NESTED = 100_000  # lists and objects in a body that the node reads: they cost far more than their bytes
 MAX_TEXTS = 150_000  # keys and texts in such a body: with escapes in all of them, twice as many
@@ -61,7 +62,8 @@ class Message(Struct, gc=False):
     A sender may add these header fields: `priority` (0 to 9), `ttl` (time to live, in seconds), `receipt` (a
     receipt is requested), `bulk` (it may be sent last), `log` (false: it must not be logged), `transaction`
     (repeated in every answer), `forward` (recipients may forward it), `record` (the id of the record in the
-    body) and `token`, which is removed for all recipients (token_redaction.py).
+    body) and `token`, which is removed for all recipients (token_redaction.py). Only the node sets `version`,
+    that of a kept object.
 
     `data` is the JSON object as it is forwarded. The other fields describe the outcome; the Router fills them
     in and the traffic log reads them: `outcome`, `recipients` (connections it was sent on), `waiting`
@@ -99,6 +101,7 @@ class Message(Struct, gc=False):
     shown: _Several = field(name=_OURS + "shown", default=())
     slot: _Text = field(name=_OURS + "slot", default="")
     token: Raw = NO_TOKEN
+    version: Raw = NO_VERSION
 
     def fields(self, lossy: bool = False) -> dict[str, Any]:
         """
@@ -211,6 +214,7 @@ class Message(Struct, gc=False):
                 received_at=self.received_at,
                 origin=self.origin,
                 shown=self.shown,
+                version=self.version,
             )
 
 
@@ -422,9 +426,12 @@ def _own_quotes(message: Message) -> int:
         given += 2 if message.transaction.__class__ is str else 1
     if message.record is not None:
         given += 2
-    if message.token is NO_TOKEN:
-        return 2 * given
-    return 2 * given + 2 + bytes(message.token).count(b'"')
+    quotes = 2 * given
+    if message.token is not NO_TOKEN:
+        quotes += 2 + bytes(message.token).count(b'"')
+    if message.version is not NO_VERSION:
+        quotes += 2 + bytes(message.version).count(b'"')
+    return quotes
 
 
 def _malformed(message: Message, text: str, reason: str = "", named: bool = True) -> Malformed:

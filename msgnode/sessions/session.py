@@ -240,6 +240,13 @@ class Session:
         """
         return self.move is not None or self.generation != 1
 
+    @property
+    def has_left(self) -> bool:
+        """
+        Is it at another node now, and only its messages are still here?
+        """
+        return self.move is not None and bool(self.move.to)
+
     # -- the token ---------------------------------------------------------
 
     def issue_token(self) -> str:

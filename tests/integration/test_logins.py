@@ -46,6 +46,29 @@ scopes = ["openid", "email", "offline_access"]
 """
 
 
+def submit_login(page: Page) -> None:
+    """
+    As ann, and let the application have what it asks for.
+    """
+    page.until("!!document.querySelector('input[name=login]')")
+    page.run("document.querySelector('input[name=login]').value = 'ann'")
+    page.run("document.querySelector('input[name=password]').value = 'any'")
+    page.run("document.querySelector('form').submit()")
+    page.until("!!document.querySelector('input[name=prompt][value=consent]')")
+    page.run("document.querySelector('form').submit()")
+
+
+def allow_device(browser: Browser, shown: dict[str, Any]) -> None:
+    """
+    What the user of a device does with what it shows.
+    """
+    page = browser.page(shown["verification_uri_complete"], apart=True)
+    page.until("!!document.querySelector('button[type=submit]')")
+    assert shown["user_code"] in page.run("document.body.innerText")
+    page.run("document.querySelector('button[type=submit]').click()")
+    submit_login(page)
+
+
 class Provider:
     """
     The provider in a process of its own. `issued` are the refresh tokens that it has given out.
@@ -125,26 +148,11 @@ class LoginTests(TestCase):
         message = {"id": 7, "type": "execute", "from": "runtime://localhost/lamp", "to": IDM, "body": body}
         return self.thing.ask(message)["body"]
 
-    def log_in(self, page: Page) -> None:
-        """
-        As ann, and let the application have what it asks for.
-        """
-        page.until("!!document.querySelector('input[name=login]')")
-        page.run("document.querySelector('input[name=login]').value = 'ann'")
-        page.run("document.querySelector('input[name=password]').value = 'any'")
-        page.run("document.querySelector('form').submit()")
-        page.until("!!document.querySelector('input[name=prompt][value=consent]')")
-        page.run("document.querySelector('form').submit()")
-
     def device_login(self) -> dict[str, Any]:
         self.open()
         shown = self.ask("getAccessToken")
         self.assertEqual(100, shown["code"], shown)
-        page = self.page(shown["value"]["verification_uri_complete"])
-        page.until("!!document.querySelector('button[type=submit]')")
-        self.assertIn(shown["value"]["user_code"], page.run("document.body.innerText"))
-        page.run("document.querySelector('button[type=submit]').click()")
-        self.log_in(page)
+        allow_device(self.browser, shown["value"])
         answer = self.thing.receive()
         assert answer is not None
         return answer["body"]
@@ -191,7 +199,7 @@ class LoginTests(TestCase):
         back = f"http://127.0.0.1:{self.node.ports['web']}/live"
         login = {"code_challenge": CHALLENGE, "state": "s", "prompt": "consent", "redirect_uri": back}
         page = self.page(self.ask("getLoginEndpoint", **login)["value"])
-        self.log_in(page)
+        submit_login(page)
         url = page.until(f"location.href.startsWith('{back}') && location.href")
         self.assertIn("code=", urlsplit(url).query)
 

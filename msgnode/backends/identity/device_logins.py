@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 
 from msgnode.backends.identity.access_tokens import AccessTokens
 from msgnode.backends.identity.device_login import DeviceLogin, PendingLogin, interval_of
-from msgnode.backends.identity.grants import Journal, owner_of
+from msgnode.backends.identity.grants import HAS_LEFT, Journal, owner_of
 from msgnode.backends.identity.oidc_provider import OIDCProvider
 from msgnode.backends.identity.sealing import Unsealable
 from msgnode.backends.identity.token_endpoint import DeviceAuthorization
@@ -187,10 +187,11 @@ class DeviceLogins:
 
     def ended(self, session: Session) -> None:
         """
-        Ends the logins of a session that has ended.
+        Ends the logins of a session that has ended, or is at another node now.
         """
+        why = HAS_LEFT if session.has_left else "this session has ended"
         for key in [key for key in self._under_way if key[0] is session]:
-            self._cancel(key, Rejected("this session has ended", 410, "no-session"))
+            self._cancel(key, Rejected(why, 410, "no-session"))
 
     def stop(self) -> None:
         """

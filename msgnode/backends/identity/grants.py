@@ -21,6 +21,7 @@ from msgnode.protocol.errors import Rejected
 log = Logger()
 
 KIND = "grant"
+HAS_LEFT = "this session is at another node of the domain now, which has no login of it: ask there again"
 SHARES = 10  # one user has one of them
 
 
@@ -34,6 +35,9 @@ class GrantHolder(Protocol):
     token_hash: bytes
     connection: Any
     ended: bool
+
+    @property
+    def has_left(self) -> bool: ...
 
 
 class Journal(Protocol):
@@ -71,8 +75,10 @@ class Owner(NamedTuple):
 
     def check(self, session: GrantHolder) -> None:
         """
-        Rejected (410) if the session has ended, or belongs to another client now.
+        Rejected (410) if the session has ended, is at another node, or belongs to another client now.
         """
+        if session.has_left:
+            raise Rejected(HAS_LEFT, 410, "no-session")
         if session.ended:
             raise Rejected("this session has ended", 410, "no-session")
         if not self.has(session):
@@ -159,13 +165,13 @@ class Grants:
     ) -> Deferred[None] | None:
         """
         Seals and keeps a refresh token, in the place of an earlier one. None if there is no room, if the user
-        has a tenth of all already, or if the session has ended meanwhile.
+        has a tenth of all already, or if the session has ended or left meanwhile.
         """
         try:
             self.check_room(session, issuer)
         except Rejected:
             return None
-        if session.ended:
+        if session.ended or session.has_left:
             return None
         self.drop(session, issuer)
         if user and self._users[issuer, user] >= max(1, self._most() // SHARES):

@@ -81,7 +81,7 @@ class Logins(Service):
 
     def ended(self, session: Session) -> None:
         """
-        Forgets the logins of a session that has ended.
+        Forgets the logins of a session that has ended, or is at another node now.
         """
         self.access.grants.ended(session)
         self.devices.ended(session)

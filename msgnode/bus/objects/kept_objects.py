@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from msgnode.bus.objects.channels import CHANGES, CHILDREN, HISTORY, SUBSCRIPTION, object_of
 from msgnode.config.objects import CHANNELS, ObjectsOptions, beginnings, compiled
 from msgnode.protocol.errors import Rejected
-from msgnode.protocol.message import Message, part
+from msgnode.protocol.message import NO_VERSION, Message
 from msgnode.protocol.peer_address import peer_host
 from msgnode.storage.objects.journal import ObjectJournal
 from msgnode.storage.objects.object_index import ObjectIndex
@@ -72,7 +72,7 @@ class KeptObjects:
     """
     The objects that this node keeps. `before_write` has a function called before the node's output leaves;
     `gather` lets that leave together with the output of other sockets that are ready. `trusted` returns the
-    trusted proxies.
+    trusted proxies. `channels` has what `channel` has found.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class KeptObjects:
         self._slices = slices
         self._gather = gather
         self._trusted = trusted
-        self._known: dict[str, Channel | None] = {}  # by address; None: of no object that is kept
+        self.channels: dict[str, Channel | None] = {}  # some, by address; None: of no object that is kept
         self._patterns: re.Pattern[str] = compiled(options.keep)
         self.beginnings = beginnings(options.keep)  # of the addresses of all kept objects
         self._data_plane = data_plane
@@ -112,7 +112,7 @@ class KeptObjects:
         """
         self._patterns = compiled(self.options.keep)
         self.beginnings = beginnings(self.options.keep)
-        self._known = {}
+        self.channels = {}
 
     # -- what the data plane carries -----------------------------------------------------
 
@@ -156,13 +156,13 @@ class KeptObjects:
         The channel or the history of a kept object that has this address.
         """
         try:
-            return self._known[to]
+            return self.channels[to]
         except KeyError:
             found = self._find_channel(to)
         if len(to) <= MAX_KNOWN_CHARS:
-            if len(self._known) >= MAX_KNOWN:
-                self._known = {}
-            self._known[to] = found
+            if len(self.channels) >= MAX_KNOWN:
+                self.channels = {}
+            self.channels[to] = found
         return found
 
     def _find_channel(self, to: str) -> Channel | None:
@@ -208,48 +208,54 @@ class KeptObjects:
         if not self.is_kept(object):
             return
         index = self.journal.index(object)
-        if index is None or not index.has_value:
+        if index is None:
             creator = creator_of(message, self._trusted())
-            version = self.journal.next_version(object)
-            if version and (index is not None or self.journal.may_begin(creator)):
-                self._append(object, version, message.data, "create", False, creator)
+            index = self.journal.begin(object, creator) if self.journal.may_begin(creator) else None
+        elif index.has_value:
+            return
+        if index is not None:
+            self.journal.add(index, message.data, "create", False)
+            self._recorded(index)
 
     def record(self, channel: Channel, message: Message) -> bool:
         """
         Records a publication, and puts its version into it; False if it is not kept. Raises Rejected if its
         sender has put one there.
         """
-        kind, data = message.type, message.data
+        kind = message.type
         if kind not in KEPT_TYPES:
             kind = kind.lower()
             if kind not in KEPT_TYPES:
                 return False
-        if b'"version"' in data and part(data, "version") is not None:
+        if message.version is not NO_VERSION:
             raise Rejected("'version' in the header is given by the node; put yours into the body")
-        creator, index = "", self.journal.index(channel.object)
-        if index is not None:
-            version = index.version + 1
-        else:
-            creator = creator_of(message, self._trusted())
-            if not self.journal.may_begin(creator):
-                raise Rejected(_TOO_MANY, 429, "limit")
-            version = self.journal.next_version(channel.object)
-            if not version:
+        object, is_child, _ = channel
+        index = self.journal.index(object)
+        if index is None:
+            index = self._begin(object, message)
+            if index is None:
                 return False
-        message.data = data = with_version(data, version)
-        self._append(channel.object, version, data, kind, channel.is_child, creator)
+        message.data = data = with_version(message.data, index.version + 1)
+        self.journal.add(index, data, kind, is_child)
+        if self._numbers or not self._is_flush_due:
+            self._recorded(index)
         return True
 
-    def _append(
-        self, object: str, version: int, data: bytes, kind: str, is_child: bool, creator: str
-    ) -> None:
-        self.journal.record(object, version, data, kind, is_child, creator)
-        if self._numbers:
-            number = self._numbers.get(object)
-            if number is not None:
-                self._data_plane.set_version(number, version, self.journal.micros)
-        if not self._is_flush_due:
-            self._flush_later()
+    def _recorded(self, index: ObjectIndex) -> None:
+        number = self._numbers.get(index.address)
+        if number is not None:
+            self._data_plane.set_version(number, index.version, self.journal.micros)
+        self._flush_later()
+
+    def _begin(self, object: str, message: Message) -> ObjectIndex | None:
+        """
+        Begins the object of this message; None if too many are kept. Raises Rejected if its sender has too
+        many.
+        """
+        creator = creator_of(message, self._trusted())
+        if not self.journal.may_begin(creator):
+            raise Rejected(_TOO_MANY, 429, "limit")
+        return self.journal.begin(object, creator)
 
     def _flush_later(self) -> None:
         if not self._is_flush_due:
@@ -327,4 +333,4 @@ def with_version(data: bytes, version: int) -> bytes:
     """
     if data[-1] != _CLOSING:
         data = data.rstrip()
-    return b'%b,"version":%d}' % (data[:-1], version)
+    return data[:-1] + b',"version":%d}' % version

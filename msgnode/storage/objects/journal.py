@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 
 import msgspec
@@ -26,6 +27,7 @@ from msgnode.storage.objects.records import (
     Found,
     Record,
     packed,
+    packed_entries,
     unpacked,
 )
 from msgnode.storage.objects.reduction import Reduction, creator_of
@@ -41,7 +43,9 @@ DAY = 86_400_000_000  # microseconds
 PACKED = 0  # the kind of an entry that the data plane has packed
 
 _gap = msgspec.json.Decoder(tuple[int, str])
-Recorded = tuple[ObjectIndex, int, int, int, bytes]  # index, kind, version, microseconds, data
+# Records that are to be written: index, kind, version, microseconds, data. The version and the time are those
+# of the first one; the next ones follow without a gap. Only entries may be several.
+Recorded = tuple[ObjectIndex, int, int, int, list[bytes]]
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -96,6 +100,8 @@ class ObjectJournal:
         self._created: Counter[str] = Counter()  # objects by creator
         self.floor = 0  # versions of objects that were forgotten are not above it
         self._buffer: list[Recorded] = []
+        self._last: ObjectIndex | None = None  # the object of the last entry, if another may join it
+        self._last_data: list[bytes] = []
         self.micros = 0
         self._grown: dict[str, ObjectIndex] = {}  # those that may want a snapshot
         self._open_gaps: dict[str, Gap] = {}  # what could not be written since the last write, by object
@@ -228,18 +234,6 @@ class ObjectJournal:
     def indexes(self) -> list[ObjectIndex]:
         return list(self._objects.values())
 
-    def next_version(self, address: str) -> int:
-        """
-        The version of the next message of an object; 0 if it cannot be kept, because there are too many.
-        """
-        index = self._objects.get(address)
-        if index is not None:
-            return index.version + 1
-        if len(self._objects) >= self.options.max_objects:
-            self.counts.refused += 1
-            return 0
-        return self._first_floor() + 1
-
     def may_begin(self, creator: str) -> bool:
         """
         May this creator have another object? Those that are not known by name may have half of all together.
@@ -257,29 +251,42 @@ class ObjectJournal:
         """
         return max(self.floor, int(self._wall() * 1000)) if self.is_shared else self.floor
 
-    def record(
-        self, address: str, version: int, data: bytes, kind: str, is_child: bool, creator: str = ""
-    ) -> None:
+    def begin(self, address: str, creator: str = "") -> ObjectIndex | None:
         """
-        Records the message with this version, which is the next one, to be written by `flush`; `creator`
-        begins the object if this is its first one. Those that are written together have the time of the first
-        one, and a microsecond more each.
+        Begins an object; None if it cannot be kept, because there are too many.
         """
-        index = self._objects.get(address)
+        if len(self._objects) >= self.options.max_objects:
+            self.counts.refused += 1
+            return None
         self.micros = self.micros + 1 if self._buffer else self._now()
-        if index is None:
-            index = self._begin(address, version, creator)
-        index.version = version
+        return self._begin(address, self._first_floor() + 1, creator)
+
+    def add(self, index: ObjectIndex, data: bytes, kind: str, is_child: bool) -> None:
+        """
+        Records the next message of an object, to be written by `flush`. Those that are written together have
+        the time of the first one, and a microsecond more each.
+        """
+        index.version = version = index.version + 1
         if not is_child:
             index.has_value = kind != "delete"
-        self._buffer.append((index, ENTRY, version, self.micros, data))
+        if index is self._last:
+            self.micros += 1
+            self._last_data.append(data)
+            return
+        self.micros = self.micros + 1 if self._buffer else self._now()
+        self._put(index, ENTRY, version, data)
+        self._last = index
+
+    def _put(self, index: ObjectIndex, kind: int, version: int, data: bytes) -> None:
+        self._last, self._last_data = None, [data]
+        self._buffer.append((index, kind, version, self.micros, self._last_data))
 
     def _begin(self, address: str, version: int, creator: str = "") -> ObjectIndex:
         """
         Begins an object whose first message has this version.
         """
         index = self._add(ObjectIndex(address, version - 1, creator))
-        self._buffer.append((index, BEGIN, version, self.micros, creator.encode(errors="replace")))
+        self._put(index, BEGIN, version, creator.encode(errors="replace"))
         return index
 
     def record_carried(
@@ -289,14 +296,19 @@ class ObjectJournal:
         Records what the data plane has given versions: for each record the number of its object among the
         addresses, its version and its length. `micros` is the time of the last one.
         """
-        at, objects, append = 0, self._objects, self._buffer.append
+        at, objects = 0, self._objects
+        last: ObjectIndex | None = None
         self.micros = max(self.micros, micros)
         for number, version, length in entries:
             index = objects.get(addresses[number])
             if index is None:  # it was forgotten meanwhile
                 index = self._begin(addresses[number], version)
-            index.version = version
-            append((index, PACKED, version, micros, records[at : at + length]))
+            record = records[at : at + length]
+            if index is last and version == index.version + 1:
+                self._last_data.append(record)
+            else:
+                self._put(index, PACKED, version, record)
+            last, index.version = index, version
             at += length
 
     def miss(self, address: str) -> bool:
@@ -308,7 +320,8 @@ class ObjectJournal:
             return False  # nothing before is kept either
         version = index.version + 1
         index.add_gap(Gap(version, version, AWAY))
-        self._buffer.append((index, GAP, version, self._now(), msgspec.json.encode((version, AWAY))))
+        self._now()
+        self._put(index, GAP, version, msgspec.json.encode((version, AWAY)))
         return True
 
     def _now(self) -> int:
@@ -321,48 +334,37 @@ class ObjectJournal:
         """
         if not self._buffer:
             return
-        buffer, self._buffer = self._buffer, []
+        buffer, self._buffer, self._last = self._buffer, [], None
         if self._is_low():
             self._lose(buffer, "its disk is nearly full")
             return
         if self._open_gaps and not self._write_gaps():
             self._lose(buffer, self.failing)
             return
-        records = [
-            data if kind == PACKED else packed(kind, version, micros, index.encoded, data)
-            for index, kind, version, micros, data in buffer
-        ]
-        place = self._append(records)
+        written = [_packed(each) for each in buffer]
+        place = self._append([record for records in written for record in records])
         if not place:
             self._lose(buffer, self.failing)
             return
-        self._index(buffer, records, place)
+        self._index(buffer, written, place)
         if self.segments.is_full:
             self._next_segment()
 
-    def _index(self, buffer: list[Recorded], records: list[bytes], place: int) -> None:
+    def _index(self, buffer: list[Recorded], written: list[list[bytes]], place: int) -> None:
         """
         Notes what was written from this place on.
         """
-        written = 0
-        last: ObjectIndex | None = None
-        added: list[ObjectIndex] = []  # the objects of successive entries
-        for (index, kind, version, _, _), record in zip(buffer, records, strict=True):
-            length = len(record)
+        for (index, kind, version, _, _), records in zip(buffer, written, strict=True):
+            *places, end = accumulate(map(len, records), initial=place)
             if kind <= ENTRY:
-                index.add(version, place, length)
-                written += 1
-                if index is not last:
-                    last = index
-                    added.append(index)
+                index.add_all(version, places, end - place)
+                self.counts.written += len(places)
+                if index.is_long:
+                    self._grown[index.address] = index
             elif kind == SNAPSHOT:
-                index.add_snapshot(Snapshot(version, place, length))
+                index.add_snapshot(Snapshot(version, place, end - place))
                 self.counts.snapshots += 1
-            place += length
-        self.counts.written += written
-        for index in added:
-            if index.is_long:
-                self._grown[index.address] = index
+            place = end
 
     def _append(self, records: list[bytes]) -> int:
         """
@@ -397,14 +399,15 @@ class ObjectJournal:
 
     def _lose(self, buffer: list[Recorded], why: str) -> None:
         self.failing = why
-        for index, kind, version, _, _ in buffer:
+        for index, kind, version, _, data in buffer:
             if kind not in (PACKED, ENTRY, GAP):
                 continue
-            self.counts.lost += 1
+            self.counts.lost += len(data)
             before = self._open_gaps.get(index.address)
             if before is None:
                 self._note_open(index, version)
-            gap = Gap(before.first if before is not None else version, version, DISK)
+            first, last = before.first if before is not None else version, version + len(data) - 1
+            gap = Gap(first, last, DISK)
             self._open_gaps[index.address] = gap
             index.gaps = [each for each in index.gaps if each.first != gap.first]
             index.add_gap(gap)
@@ -561,7 +564,8 @@ class ObjectJournal:
 
     def _write_snapshot(self, index: ObjectIndex, version: int, reduction: Reduction) -> None:
         reduction.state.creator = index.creator
-        self._buffer.append((index, SNAPSHOT, version, self._now(), reduction.encoded()))
+        self._now()
+        self._put(index, SNAPSHOT, version, reduction.encoded())
         self.flush()
 
     @property
@@ -620,3 +624,12 @@ class ObjectJournal:
             return
         self.segments.drop(segment)
         self.counts.segments_removed += 1
+
+
+def _packed(recorded: Recorded) -> list[bytes]:
+    index, kind, version, micros, data = recorded
+    if kind == PACKED:
+        return data
+    if kind == ENTRY:
+        return packed_entries(version, micros, index.encoded, data)
+    return [packed(kind, version, micros, index.encoded, data[0])]

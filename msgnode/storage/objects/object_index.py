@@ -64,14 +64,20 @@ class ObjectIndex:
         """
         Adds an entry; versions between the last one and this one are missing.
         """
+        self.add_all(version, [place], length)
+
+    def add_all(self, version: int, places: list[int], size: int) -> None:
+        """
+        Adds entries of successive versions from this one on, of that many bytes.
+        """
         if version != self._next or not self._runs:
             self._runs.append((version, self._removed + len(self._places)))
-        self._next = version + 1
-        self._places.append(place)
-        if version > self.version:
-            self.version = version
-        self.unreduced += 1
-        self.unreduced_bytes += length
+        self._next = version + len(places)
+        self._places.fromlist(places)
+        if self._next > self.version:
+            self.version = self._next - 1
+        self.unreduced += len(places)
+        self.unreduced_bytes += size
 
     @property
     def is_long(self) -> bool:

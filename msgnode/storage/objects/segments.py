@@ -74,6 +74,7 @@ class Segments:
             self._files[number] = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
             self.number, end = number, len(MAGIC)
             for found in scan(data, path is paths[-1]):
+                end = len(data)  # what is damaged stays, and is damaged at the next start, too
                 if found is not None:
                     end = found.offset + found.length
                     self.newest[number] = found.micros

@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.backends.identity.logins import FILE
 from msgnode.protocol.close_codes import STOPPING
+from msgnode.sessions.persistence import SessionMove
 from tests.support.fakes import Client, MemoryNode, directory
 from tests.support.openid import provider
 from tests.support.world import World
@@ -539,6 +540,13 @@ class ConfusionTests(LoginCase):
         self.assertEqual([True, True, False, False], kept)
         self.assertTrue(self.log_in(clients[3])["refreshable"])
 
+    def release(self) -> None:
+        """
+        The client's session goes to another node.
+        """
+        self.client.session.move = SessionMove(to="mn://example.org/n2")
+        self.node.sessions.release(self.client.session, STOPPING)
+
     def test_moved_session_logs_in_again(self) -> None:
         """
         A session that moves to another node of the domain leaves no login behind, and a device login that is
@@ -546,12 +554,25 @@ class ConfusionTests(LoginCase):
         """
         self.log_in()
         self.ask("getAccessToken", {"device": True})
-        self.node.sessions.release(self.client.session, STOPPING)
+        self.release()
         before = len(self.openid.token_forms)
         self.wait(30)
 
         self.assertEqual((0, 0), (len(self.node.logins.access.grants), len(self.node.logins.devices)))
         self.assertEqual(before, len(self.openid.token_forms))
+
+    def test_session_that_moves_during_a_login(self) -> None:
+        """
+        A session that moves while its provider answers leaves no login behind either: what the provider has
+        issued is revoked.
+        """
+        self.openid.codes["c1"] = "verifier"
+        self.send("getAccessToken", code="c1", code_verifier="verifier")
+        self.release()
+        self.node.world.pump()
+
+        self.assertEqual(set(), self.openid.refreshing)
+        self.assertEqual(0, len(self.node.logins.access.grants))
 
 
 class DeviceTests(LoginCase):

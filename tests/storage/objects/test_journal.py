@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.objects import ObjectsOptions
 from msgnode.storage.objects.journal import DAY, JUMP, ObjectJournal
-from msgnode.storage.objects.object_index import Gap
+from msgnode.storage.objects.object_index import Gap, ObjectIndex
 from msgnode.storage.objects.records import ENTRY, packed, scan
 from msgnode.storage.objects.reduction import ReducedObject
 from msgnode.storage.objects.segments import Segments
@@ -66,15 +66,17 @@ class JournalCase(SynchronousTestCase):
         self.journal.segments.close()
         self.open(**how)
 
+    def index(self, object: str = OBJECT, creator: str = "") -> ObjectIndex:
+        index = self.journal.index(object)
+        if index is None:
+            index = self.journal.begin(object, creator)
+        assert index is not None
+        return index
+
     def write(self, value: Any, object: str = OBJECT, type: str = "update") -> int:
         data = b'{"id":1,"type":"%b","from":"a","to":"%b/changes","body":{"value":%b}}'
-        self.journal.record(
-            object,
-            self.journal.next_version(object),
-            data % (type.encode(), object.encode(), repr(value).encode()),
-            type,
-            False,
-        )
+        data = data % (type.encode(), object.encode(), repr(value).encode())
+        self.journal.add(self.index(object), data, type, False)
         self.journal.flush()
         self.now += 1
         return self.journal.index(object).version
@@ -221,6 +223,61 @@ class RestartTests(JournalCase):
                 self.assertEqual(33333, self.value(3))
                 for later in sorted(self.directory.glob("objects-*"))[1:]:
                     later.unlink()
+
+    def last_record(self) -> tuple[bytearray, int]:
+        """
+        The segment after two messages, and where its last record begins.
+        """
+        self.write(11111)
+        self.write(22222)
+        data = bytearray(self.segment().read_bytes())
+        return data, list(scan(bytes(data), True))[-1].offset
+
+    def restart_with(self, data: bytes) -> int:
+        """
+        Start with this segment only; the next version.
+        """
+        for segment in self.directory.glob("objects-*"):
+            segment.unlink()
+        self.directory.joinpath("objects-00000001.seg").write_bytes(data)
+        self.reopen()
+        return self.index().version + 1
+
+    def test_any_bit_of_the_last_record(self) -> None:
+        """
+        Whichever bit of the last record has changed, it is damaged, not cut off: no version is given twice.
+        """
+        data, last = self.last_record()
+        for bit in range(8 * last, 8 * len(data)):
+            data[bit // 8] ^= 1 << bit % 8
+
+            self.assertEqual(JUMP + 2, self.restart_with(data), bit)
+
+            data[bit // 8] ^= 1 << bit % 8
+
+    def test_damaged_length_before_a_torn_end(self) -> None:
+        """
+        A damaged length is told from a record that is cut off also where one follows, wherever it was cut.
+        """
+        whole, last = self.last_record()
+        damaged = whole.copy()
+        damaged[last + 1] ^= 1
+        for end in range(len(whole) - last):
+            self.assertEqual(JUMP + 2, self.restart_with(damaged + whole[last:][:end]), end)
+            self.assertEqual(3, self.restart_with(whole + whole[last:][:end]), end)
+
+    def test_killed_before_the_damage_is_noted(self) -> None:
+        """
+        A start that was killed after it had read the journal takes nothing away from what the next one sees.
+        """
+        data, last = self.last_record()
+        data[last + 1] ^= 1
+        self.segment().write_bytes(data)
+        killed = Segments(self.directory)
+        list(killed.open())
+        killed.close()
+
+        self.assertEqual(JUMP + 2, self.restart_with(self.segment().read_bytes()))
 
     def test_older_segment_is_cut_off(self) -> None:
         """
@@ -494,8 +551,8 @@ class RetentionTests(JournalCase):
         self.options.max_objects = 1
         self.write(1)
 
-        self.assertEqual(2, self.journal.next_version(OBJECT))
-        self.assertEqual(0, self.journal.next_version(OTHER))
+        self.assertEqual(2, self.write(2))
+        self.assertIsNone(self.journal.begin(OTHER))
         self.assertEqual(1, self.journal.counts.refused)
 
     def test_objects_of_one_creator(self) -> None:
@@ -504,7 +561,7 @@ class RetentionTests(JournalCase):
         """
         self.options.max_objects_per_creator = 2
         for object in (OBJECT, OTHER):
-            self.journal.record(object, self.journal.next_version(object), b"{}", "create", False, "ann")
+            self.journal.add(self.index(object, "ann"), b"{}", "create", False)
         self.journal.flush()
         before = self.journal.may_begin("ann")
         self.reopen()
@@ -521,7 +578,7 @@ class RetentionTests(JournalCase):
         """
         self.reopen(segment_bytes=2000)
         self.options.keep_bytes = 6000
-        self.journal.record(OBJECT, self.journal.next_version(OBJECT), b"{}", "create", False, "ann")
+        self.journal.add(self.index(OBJECT, "ann"), b"{}", "create", False)
         self.fill(100)
         self.expire()
         self.assertGreater(self.journal.index(OBJECT).oldest, 1)
