@@ -219,7 +219,7 @@ def memory(view: View) -> None:
     def draw(found: Any) -> Iterator[str]:
         yield f"memory of the process: {size(found['rss'])}"
         for owner, number in found["by_owner"].items():
-            yield f"  {owner:8} {size(number)}"
+            yield f"  {owner:12} {size(number)}"
         yield from view.table(found["sessions"], columns)
 
     view.show(draw, "memory")

@@ -130,6 +130,8 @@ def _session(view: View, found: dict[str, Any], with_addresses: bool) -> Iterato
     outbox = found["outbox"]
     if outbox:
         sent = f"{outbox['last']:,} sent, {outbox['acknowledged']:,} acknowledged"
+        if outbox["behind"]:
+            sent += f"; the client is {count(outbox['behind'], 'message')} behind"
         yield f"{'outbox':18} {outbox['state']}, {sent}"
     if with_addresses and found["addresses"]:
         columns = (
