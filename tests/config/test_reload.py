@@ -175,6 +175,17 @@ class ReloadTests(SynchronousTestCase):
             ["warn: node, traffic changed too, which takes effect only after a restart"], self.logged[1:]
         )
 
+    def test_what_reloads_have_changed_and_what_waits_for_a_restart_is_known(self) -> None:
+        """
+        What was changed stays so; what waits does so until the file has the old value again.
+        """
+        self.reload('limits.message_bytes = 1000\nnode = "x"\n')
+        self.reload("limits.message_bytes = 1000\nlimits.sessions = 9\n")
+        self.reload("limits.sessions = 0\n")  # a mistake
+
+        self.assertEqual({"limits.message_bytes", "limits.sessions"}, self.reloading.changed)
+        self.assertEqual(set(), self.reloading.needs_restart)
+
     def test_reload_of_a_bad_file_changes_nothing(self) -> None:
         """
         A mistake in the file changes nothing, and is one line.

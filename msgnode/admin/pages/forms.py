@@ -118,6 +118,7 @@ ORDERS: dict[str, Callable[[Form], Order]] = {
     "drain": lambda form: Order(["drain"], "the node takes no new clients", {"seconds": _seconds(form)}),
     "undrain": lambda form: Order(["undrain"], "the node takes clients again"),
     "reload": lambda form: Order(["reload"], "the configuration was read again"),
+    "backup": lambda form: Order(["backup"], "the backup has begun"),
 }
 
 

@@ -242,6 +242,7 @@ def config(view: View, prefix: str, changed: bool) -> None:
         Column("KEY", "key", name, True),
         Column("VALUE", "value", plain, True),
         Column("FROM", "origin", plain, True),
+        Column("RESTART", "needs_restart", lambda value: "needed" if value else "", True),
     )
 
     def draw(found: Any) -> Iterator[str]:
