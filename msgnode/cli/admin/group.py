@@ -23,7 +23,8 @@ from msgnode.cli.admin.backup import backup
 from msgnode.cli.admin.check import check
 from msgnode.cli.admin.history import history
 from msgnode.cli.admin.lists import config, connections, memory, nodes, sessions, stubs
-from msgnode.cli.admin.live import events, refusals, trace
+from msgnode.cli.admin.live import events, trace
+from msgnode.cli.admin.refusals import refusals
 from msgnode.cli.admin.reports import session, status, why
 from msgnode.cli.admin.reservations import reservations
 from msgnode.cli.admin.top import top
