@@ -1,8 +1,7 @@
 """
 Memory by owner, and the sessions that hold most.
 
-What is counted in bytes is exact; of what is only counted, the bytes of one are measured, and of policies
-those of the program that a document becomes.
+Most owners are counted in bytes. The others are estimated by their number, with the size of one as measured.
 """
 
 import heapq
