@@ -22,6 +22,7 @@ from msgnode.cli.admin.addresses import address, pools, registry
 from msgnode.cli.admin.backup import backup
 from msgnode.cli.admin.check import check
 from msgnode.cli.admin.history import history
+from msgnode.cli.admin.labels import label, labels
 from msgnode.cli.admin.lists import config, connections, memory, nodes, sessions, stubs
 from msgnode.cli.admin.live import events, trace
 from msgnode.cli.admin.refusals import refusals
@@ -31,7 +32,7 @@ from msgnode.cli.admin.top import top
 
 VERBS = (
     *(status, top, sessions, session, connections, address, refusals, why, trace, events, probe),
-    *(kick, purge, expire_token, unbind, take_back, ban, unban, bans, limit, unlimit, limits),
+    *(kick, purge, expire_token, unbind, take_back, ban, unban, bans, limit, unlimit, limits, label, labels),
     *(
         history,
         drain,
