@@ -43,7 +43,14 @@ RELOADABLE = {
     "trusted_proxies",
     "websocket",
 }
-BUILT_IN = {"admin.listen", "federation.listen"}  # the exceptions, which need a restart
+# The exceptions, which need a restart.
+BUILT_IN = {
+    "admin.listen",
+    "federation.listen",
+    "policy.decision_log",
+    "policy.keep_versions",
+    "policy.source",
+}
 
 
 class ReloadVerdict(msgspec.Struct, frozen=True):

@@ -772,6 +772,7 @@ class NodeTests(AdminCase):
         facts.reloading = Reloading(config, lambda: config, [], [], lambda act: act(), self.net.wall)
 
         self.assertEqual("changed: no key", self.act("reload")["details"]["text"])
+        self.assertEqual("changed: no key", self.audit()[-1]["result"])
 
     def test_the_level_of_a_namespace_is_changed_for_a_while(self) -> None:
         """

@@ -124,6 +124,18 @@ class AdoptTests(SynchronousTestCase):
         self.assertEqual((["admin.insecure", "admin.hosts"], ["admin.listen"]), (changed, waiting))
         self.assertEqual((None, ["mn"]), (config.admin.listen, config.admin.hosts))
 
+    def test_the_source_of_the_policies_needs_a_restart(self) -> None:
+        """
+        The node has begun with another one; what else is in the table takes effect.
+        """
+        config = Config()
+
+        table = {"source": "/x", "keep_versions": 3, "decision_log": "/y", "default_in": "deny"}
+        changed, waiting = apply_changes(config, check({"policy": table}, "x"))
+
+        self.assertEqual(["policy.default_in"], changed)
+        self.assertEqual(["policy.decision_log", "policy.keep_versions", "policy.source"], sorted(waiting))
+
 
 class ReloadTests(SynchronousTestCase):
     """

@@ -5,19 +5,7 @@ The group `msgnode admin`.
 import click
 
 from msgnode.cli.admin.access import audit, ban, bans, limit, limits, token, unban, unlimit
-from msgnode.cli.admin.actions import (
-    drain,
-    expire_token,
-    kick,
-    log_level,
-    probe,
-    purge,
-    reload,
-    stub,
-    take_back,
-    unbind,
-    undrain,
-)
+from msgnode.cli.admin.actions import expire_token, kick, purge, take_back, unbind
 from msgnode.cli.admin.addresses import address, pools, registry
 from msgnode.cli.admin.backup import backup
 from msgnode.cli.admin.check import check
@@ -25,6 +13,7 @@ from msgnode.cli.admin.history import history
 from msgnode.cli.admin.labels import label, labels
 from msgnode.cli.admin.lists import config, connections, memory, nodes, sessions, stubs
 from msgnode.cli.admin.live import events, trace
+from msgnode.cli.admin.node_verbs import drain, log_level, probe, reload, stub, undrain
 from msgnode.cli.admin.refusals import refusals
 from msgnode.cli.admin.reports import session, status, why
 from msgnode.cli.admin.reservations import reservations

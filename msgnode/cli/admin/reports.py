@@ -107,7 +107,7 @@ def session_lines(row: dict[str, Any]) -> Iterator[str]:
     The fields of a session that have a value, for human readers.
     """
     for key, value in row.items():
-        if value in (None, "", False):
+        if value in (None, "", False, []):
             continue
         if key in TIMES:
             text = f"{ago(value)} ago"

@@ -335,6 +335,8 @@ class ActionTests(AdminCommandCase):
 
         self.assertShows(("would change 1 namespace", "msgnode.links: warn"), *words, "--dry-run")
         self.assertShows(("done to 1 namespace", "before: info"), *words)
+        self.assertShows(("the log has info", "msgnode.links: warn, for"), "log-level")
+        self.run_("log-level", "msgnode.links", exit_code=2)
         self.assertEqual("warn", self.net.facts.log_levels.of("msgnode.links.x"))
         self.net.advance(61)
         self.assertEqual("info", self.net.facts.log_levels.of("msgnode.links.x"))
