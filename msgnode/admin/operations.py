@@ -15,6 +15,8 @@ from msgnode.admin.actions.audit_trail import AuditTrail
 from msgnode.admin.actions.audited import Audited
 from msgnode.admin.actions.ban_actions import FILE as BANS
 from msgnode.admin.actions.ban_actions import BanActions
+from msgnode.admin.actions.label_actions import FILE as LABELS
+from msgnode.admin.actions.label_actions import LabelActions
 from msgnode.admin.actions.limit_actions import LimitActions
 from msgnode.admin.actions.log_actions import LogActions
 from msgnode.admin.actions.node_actions import NodeActions
@@ -27,6 +29,7 @@ from msgnode.admin.backup_api import BackupActions, Backups
 from msgnode.admin.endpoints.actions import (
     backup_endpoints,
     ban_endpoints,
+    label_endpoints,
     node_endpoints,
     reservation_endpoints,
     session_endpoints,
@@ -81,6 +84,8 @@ class Operations:
         self.audited = audited = Audited(self.audit)
         self._bans = BanActions(self.inspector, audited, None if state is None else state / BANS)
         self._limits = LimitActions(self.inspector, audited)
+        self._labels = LabelActions(self.inspector, audited, None if state is None else state / LABELS)
+        self.inspector.labels = self._labels.of
         self._sessions = SessionActions(self.inspector, audited, self._bans)
         self._reservations = ReservationActions(self.inspector.node, audited)
         self._node = NodeActions(self.inspector, audited, policies)
@@ -96,7 +101,7 @@ class Operations:
         """
         The services, in the order in which they start.
         """
-        return [self.trail, self._bans, self._node, self.history, self.live]
+        return [self.trail, self._bans, self._labels, self._node, self.history, self.live]
 
     def _audited(self, entry: dict[str, Any]) -> None:
         """
@@ -137,6 +142,7 @@ class Operations:
             *session_endpoints(self._sessions),
             *reservation_endpoints(self._reservations),
             *ban_endpoints(self._bans, self._limits),
+            *label_endpoints(self._labels),
             *node_endpoints(self._node, self._log),
             *token_endpoints(self._tokens),
             *stub_endpoints(self._stubs),

@@ -43,7 +43,14 @@ RELOADABLE = {
     "trusted_proxies",
     "websocket",
 }
-BUILT_IN = {"admin.listen", "federation.listen"}  # the exceptions, which need a restart
+# The exceptions, which need a restart.
+BUILT_IN = {
+    "admin.listen",
+    "federation.listen",
+    "policy.decision_log",
+    "policy.keep_versions",
+    "policy.source",
+}
 
 
 class ReloadVerdict(msgspec.Struct, frozen=True):
@@ -78,6 +85,9 @@ class Reloading(Service):
 
     `read` loads the configuration file. The functions in `apply` put the changed configuration into effect.
     `call` runs a function on the event loop (reactor.callFromThread), for a signal can interrupt any code.
+
+    `changed` has the keys that reloads have changed since the start, `needs_restart` those that have another
+    value in the file, which takes effect at the next start.
     """
 
     def __init__(
@@ -90,6 +100,8 @@ class Reloading(Service):
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.last: ReloadVerdict | None = None  # None: nothing was reloaded since the start
+        self.changed: set[str] = set()
+        self.needs_restart: set[str] = set()
         self.begins: Callable[[], object] = lambda: None  # called before each reload
         self.reloaded: Callable[[ReloadVerdict], object] = lambda verdict: None  # called after each reload
         self._wall = wall
@@ -131,6 +143,9 @@ class Reloading(Service):
         """
         self.begins()
         verdict = self.last = self._reload(by)
+        if verdict.ok:
+            self.changed.update(verdict.changed)
+            self.needs_restart = set(verdict.needs_restart)
         self.reloaded(verdict)
         return verdict
 

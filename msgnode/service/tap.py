@@ -16,6 +16,7 @@ from twisted.web.resource import IResource, Resource
 
 from msgnode import __version__
 from msgnode.admin.access.figures import Figures
+from msgnode.admin.access.foreign_hosts import ForeignHosts
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.api.resource import AdminAPI
 from msgnode.admin.cluster_metrics import ClusterCollector
@@ -396,7 +397,14 @@ def factories(
     return {
         "web": site,
         "line": LineFactory(node, cork, reactor),
-        "admin": BoundedSite(admin, config, reactor, hosts=admin_hosts, partial_input=node.partial_input),
+        "admin": BoundedSite(
+            admin,
+            config,
+            reactor,
+            hosts=admin_hosts,
+            partial_input=node.partial_input,
+            misdirected=ForeignHosts(admins, LivenessResource(node)).resource,
+        ),
         "upgraded": upgraded,
         "sockets": sockets,
     }

@@ -44,6 +44,12 @@ class TokenValidator(Protocol):
     The port to token validation (backends/identity/token_validator.py).
     """
 
+    @property
+    def remembered(self) -> int:
+        """
+        The number of results that are cached.
+        """
+
     def validate(self, token: str) -> VerifiedToken | Deferred[VerifiedToken]:
         """
         Validates a token. Raises Rejected with a text for its bearer: 401 or 403 for the token, 503 or 504

@@ -210,6 +210,19 @@ def unsent_bytes(connection: Any) -> int | None:
     return size
 
 
+def held_bytes(connection: Any) -> int:
+    """
+    The bytes for a client that are still in this process, because the kernel takes no more of them.
+    """
+    transport: Any = getattr(connection, "transport", None)
+    for _ in range(MAX_WRAPPED):
+        if hasattr(transport, "dataBuffer"):
+            held: int = len(transport.dataBuffer) - transport.offset + transport._tempDataLen
+            return held
+        transport = getattr(transport, "transport", None)
+    return 0
+
+
 def local_address(connection: Any) -> str:
     """
     The address of this machine that a client connected to, `host:port` or `unix:path`; "" if its connection

@@ -205,7 +205,30 @@ class AccessTests(AdminCase):
         self.assertNotIn("Access-Control-Allow-Origin", answer.headers)
         self.assertNotIn("Access-Control-Allow-Origin", preflight.headers)
         self.assertEqual(401, preflight.status)
-        self.assertRefused(self.request("GET", "sessions", Host="evil.example"), 421, "evil.example")
+        self.assertRefused(
+            self.request("GET", "sessions", token="x", Host="evil.example"), 421, "evil.example"
+        )
+
+    def test_a_valid_token_passes_by_any_host_and_guesses_are_counted(self) -> None:
+        """
+        A page that rebound its name has no token; one that tries is throttled, as elsewhere.
+        """
+        host = {"Host": "mn.cluster.example"}
+
+        self.assertEqual(200, self.request("GET", "node", token=self.named("viewer"), **host).status)
+        self.assertEqual(200, self.request("GET", "node", **host).status)
+        codes = [self.request("GET", "node", token=f"guess{n}", **host).status for n in range(6)]
+        self.assertEqual([421] * 5 + [429], codes)
+
+    def test_live_says_by_any_host_only_how_the_node_is(self) -> None:
+        """
+        For a load balancer; a page that rebound its name learns no more.
+        """
+        client = HTTPClient(self.net, "admin")
+
+        found = client.request("GET", "/live?node=all", Host="evil.example").json()
+
+        self.assertEqual({"status", "version"}, set(found))
 
     def test_figures_are_open_on_this_machine_and_need_a_token_from_elsewhere(self) -> None:
         """
@@ -749,6 +772,7 @@ class NodeTests(AdminCase):
         facts.reloading = Reloading(config, lambda: config, [], [], lambda act: act(), self.net.wall)
 
         self.assertEqual("changed: no key", self.act("reload")["details"]["text"])
+        self.assertEqual("changed: no key", self.audit()[-1]["result"])
 
     def test_the_level_of_a_namespace_is_changed_for_a_while(self) -> None:
         """

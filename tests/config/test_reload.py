@@ -124,6 +124,18 @@ class AdoptTests(SynchronousTestCase):
         self.assertEqual((["admin.insecure", "admin.hosts"], ["admin.listen"]), (changed, waiting))
         self.assertEqual((None, ["mn"]), (config.admin.listen, config.admin.hosts))
 
+    def test_the_source_of_the_policies_needs_a_restart(self) -> None:
+        """
+        The node has begun with another one; what else is in the table takes effect.
+        """
+        config = Config()
+
+        table = {"source": "/x", "keep_versions": 3, "decision_log": "/y", "default_in": "deny"}
+        changed, waiting = apply_changes(config, check({"policy": table}, "x"))
+
+        self.assertEqual(["policy.default_in"], changed)
+        self.assertEqual(["policy.decision_log", "policy.keep_versions", "policy.source"], sorted(waiting))
+
 
 class ReloadTests(SynchronousTestCase):
     """
@@ -174,6 +186,17 @@ class ReloadTests(SynchronousTestCase):
         self.assertEqual(
             ["warn: node, traffic changed too, which takes effect only after a restart"], self.logged[1:]
         )
+
+    def test_what_reloads_have_changed_and_what_waits_for_a_restart_is_known(self) -> None:
+        """
+        What was changed stays so; what waits does so until the file has the old value again.
+        """
+        self.reload('limits.message_bytes = 1000\nnode = "x"\n')
+        self.reload("limits.message_bytes = 1000\nlimits.sessions = 9\n")
+        self.reload("limits.sessions = 0\n")  # a mistake
+
+        self.assertEqual({"limits.message_bytes", "limits.sessions"}, self.reloading.changed)
+        self.assertEqual(set(), self.reloading.needs_restart)
 
     def test_reload_of_a_bad_file_changes_nothing(self) -> None:
         """

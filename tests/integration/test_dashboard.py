@@ -39,6 +39,9 @@ PAGES = {
     "trace": "/trace",
     "nodes": "/nodes",
     "bans": "/bans",
+    "top": "/top",
+    "memory": "/memory",
+    "config": "/config",
     "audit": "/audit",
     "policies": f"/policies?from={quote(ANN, safe='')}&to={quote(BOB, safe='')}",
     "login": "/login",
@@ -277,6 +280,20 @@ def test_presets_find_who_sends_most_and_who_came_back(visitor):
     assert visitor.page.run(first) in (ANN, FLOOD)
     visitor.go("/sessions?min_reconnects=10&sort=-reconnects_1h")
     assert "No session matches" in visitor.text()
+
+
+def test_load_memory_and_configuration_have_pages(visitor):
+    """
+    Who makes the load? Who holds the memory? Which configuration runs?
+    """
+    visitor.go("/top?by=waiting_bytes")
+    visitor.until(SLOW)
+    visitor.go("/memory")
+    text = visitor.text()
+    assert "Messages that wait" in text and SLOW in text and AWAY in text
+    visitor.go("/config?only=changed")
+    text = visitor.text()
+    assert "session.from_check" in text and "refuse" in text and "drain_seconds" not in text
 
 
 def test_drain_from_the_page(visitor):

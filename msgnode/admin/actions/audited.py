@@ -103,6 +103,9 @@ class Audited:
             "number": number,
             "reason": reason,
         }
+        if isinstance(call.body, msgspec.Struct):
+            asked = msgspec.to_builtins(call.body)
+            line["asked"] = {name: value for name, value in asked.items() if name != "reason"}
         if plan.before is not None:
             line["before"] = plan.before
         try:

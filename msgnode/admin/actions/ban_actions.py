@@ -2,7 +2,6 @@
 Bans: made and lifted by operators, and kept across a restart.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -10,13 +9,10 @@ from typing import Any
 
 import msgspec
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import IDelayedCall
-from twisted.logger import Logger
-from twisted.python.failure import Failure
+from twisted.internet.defer import Deferred
 
-from msgnode.admin.access.named_tokens import write_private
 from msgnode.admin.actions.audited import MAX_SHOWN, Audited, Plan, check_reason
+from msgnode.admin.actions.state_file import StateFile
 from msgnode.admin.api.endpoint import AT_MOST, Call, Reason
 from msgnode.admin.reads.inspector import Inspector
 from msgnode.admin.survey import each_of, in_slices
@@ -24,12 +20,9 @@ from msgnode.protocol.errors import Rejected
 from msgnode.sessions.access.bans import ORIGIN, PEER, Ban, check
 from msgnode.sessions.session import Session
 
-log = Logger()
-
 FILE = "bans.json"
 MAX_OPERATOR_SECONDS = 86400.0  # a longer ban needs the role admin
 MAX_SECONDS = 1e9
-RETRY_SECONDS = 10.0  # until bans that could not be written are written again
 
 
 def check_seconds(call: Call, seconds: float) -> None:
@@ -78,78 +71,26 @@ class BanActions(Service):
         self._inspector = inspector
         self._node = inspector.node
         self._audited = audited
-        self._path = path
-        self._retry: IDelayedCall | None = None  # while bans are not on disk
+        clock, wall = inspector.clock, inspector.facts.wall
+        self._file = StateFile(path, "bans", self._node.bans.all, audited.audit, clock, wall)
 
     def startService(self) -> None:
         """
         Restores the bans of before a restart.
         """
         super().startService()
-        if self._path is None:
-            return
-        try:
-            self._node.bans.restore(msgspec.json.decode(self._path.read_bytes(), type=list[Ban]))
-        except FileNotFoundError:
-            pass
-        except (OSError, msgspec.DecodeError) as why:
-            log.error(
-                "the bans in {path} could not be read, and are not in effect: {why}",
-                path=str(self._path),
-                why=str(why),
-            )
-            self._set_aside(self._path)
+        self._node.bans.restore(self._file.read(list[Ban]) or [])
 
     def stopService(self) -> Deferred[None]:
-        """
-        Writes what could not be written until now, if the disk takes it.
-        """
         super().stopService()
-        if self._retry is None:
-            return succeed(None)
-        return self.save().addErrback(lambda why: None).addCallback(lambda done: self._retry_later(False))
-
-    def _set_aside(self, path: Path) -> None:
-        """
-        Keeps a file that cannot be read: the next ban would replace it.
-        """
-        now = self._inspector.facts.wall()
-        try:
-            os.replace(path, path.with_name(f"{path.name}.damaged-{now:.0f}"))
-        except OSError as why:
-            log.error("{path} could not be set aside: {why}", path=str(path), why=why.strerror)
+        return self._file.stop()
 
     def save(self) -> Deferred[None]:
         """
         Writes the bans. Fails with Rejected (503) if they cannot be written; they are in effect all the same,
         and written as soon as the disk takes them.
         """
-        if self._path is None:
-            return succeed(None)
-
-        def written(done: object) -> None:
-            if self._retry is not None:
-                log.info("the bans are on disk again")
-            self._retry_later(False)
-
-        def failed(why: Failure) -> None:
-            error = why.trap(OSError) and why.value
-            if self._retry is None:
-                log.error("the bans cannot be written to disk: {why}", why=getattr(error, "strerror", error))
-            self._retry_later(True)
-            text = f"this is in effect, but cannot be written to disk: {getattr(error, 'strerror', error)}"
-            raise Rejected(text, 503, "disk")
-
-        data = msgspec.json.encode(self._node.bans.all())
-        return self._audited.audit.in_turn(write_private, self._path, data).addCallbacks(written, failed)
-
-    def _retry_later(self, is_wanted: bool) -> None:
-        if self._retry is not None and self._retry.active():
-            self._retry.cancel()
-        self._retry = self._inspector.clock.callLater(RETRY_SECONDS, self._save_again) if is_wanted else None
-
-    def _save_again(self) -> None:
-        self.save().addErrback(lambda why: why.trap(Rejected) and None)
+        return self._file.save()
 
     # -- the verbs ----------------------------------------------------------------------
 

@@ -2,22 +2,24 @@
 Actions on the node: drain and undrain, reload, probe.
 """
 
-from functools import partial
 from typing import Any
 
 import msgspec
 from twisted.application.service import Service
+from twisted.internet.defer import succeed
 from twisted.internet.task import LoopingCall
 
-from msgnode.admin.actions.audited import Audited, Plan
+from msgnode.admin.actions.audited import Audited, Plan, Underway
 from msgnode.admin.api.endpoint import Call, Reason
 from msgnode.admin.reads.address_report import AddressReport, report_address
 from msgnode.admin.reads.inspector import Inspector
 from msgnode.config.schema import ConfigError
 from msgnode.policy.administration.commands import PolicyCommands
+from msgnode.policy.enforcement.points import IN
 from msgnode.protocol.close_codes import STOPPING, Closing
 from msgnode.protocol.errors import Rejected
-from msgnode.sessions.session import Connection
+from msgnode.protocol.message import decode
+from msgnode.sessions.session import Connection, Session
 
 DRAINING = Closing(1013, "draining", 30)
 TICK_SECONDS = 1.0
@@ -46,14 +48,15 @@ class ProbeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class ProbeReport(msgspec.Struct):
     """
     The fate of a message that is not sent: `outcome` is `delivered`, `waiting`, `answered`, `refused` or
-    `no-route`; `text` says why. `session` would send it; `to` is the report on its address; `policy`
-    explains the decision, null without policies.
+    `no-route`; `text` says why. `session` would send it; `to` is the report on its address; `rule` is that of
+    the policies that decides, if one does. `policy` explains the decision, null without policies.
     """
 
     outcome: str
     text: str
     session: str
     to: AddressReport
+    rule: str = ""
     policy: Any = None
 
 
@@ -99,6 +102,7 @@ class NodeActions(Service):
             return {"connections": number, "seconds": body.seconds}
 
         plan = Plan("drain", [self._node.config.node], drained)
+        plan.preview = {"connections": number, "seconds": body.seconds}
         return self._audited.run(call, plan, body.reason)
 
     def undrain(self, call: Call) -> Any:
@@ -139,12 +143,11 @@ class NodeActions(Service):
         if reloading is None:
             raise Rejected("this node has nothing to reload", 501, "not-handled")
 
-        def reloaded() -> dict[str, Any]:
+        def reloaded() -> Underway:
             verdict = reloading.reload(call.operator.name)
             if not verdict.ok:
                 raise Rejected(verdict.text, 409, "malformed")
-            found: dict[str, Any] = msgspec.to_builtins(verdict)
-            return found
+            return Underway(msgspec.to_builtins(verdict), succeed(verdict.text))
 
         plan = Plan("reload", [self._node.config.node], reloaded, before=self._inspector.facts.revision)
         if call.is_dry_run:
@@ -168,23 +171,32 @@ class NodeActions(Service):
             "", "", sender.runtime if sender is not None else "", report_address(self._inspector, body.to)
         )
         if node.enforcement.program is None:
-            return self._probed(report, None)
+            return self._probed(report, "")
         fields = {"id": 1, "type": body.type, "from": body.from_, "to": body.to, "body": body.body}
-        params = {"message": fields, "session": report.session}
-        if sender is not None and sender.connection is not None:
-            params |= {"connector": sender.connection.connector, "peer": sender.connection.peer}
-        asked = self._policies.ask("explain", params, call.operator.name)
-        return asked.addCallback(partial(self._probed, report))
+        refusal = ""
+        if sender is not None:
+            decision, passes = node.enforcement.judge(IN, decode(msgspec.json.encode(fields)), sender)
+            report.rule = decision.path
+            refusal = "" if passes else f"the policies decide {decision.effect}"
+        asked = self._policies.ask("explain", _explained(fields, sender), call.operator.name)
 
-    def _probed(self, report: ProbeReport, policy: Any) -> ProbeReport:
-        report.policy = policy
-        effect = policy.get("effect") if isinstance(policy, dict) else None
+        def explained(policy: Any) -> ProbeReport:
+            report.policy = policy
+            return self._probed(report, refusal)
+
+        return asked.addCallback(explained)
+
+    @staticmethod
+    def _probed(report: ProbeReport, refusal: str) -> ProbeReport:
+        """
+        The report with its outcome; `refusal` says why the policies refuse the message, if they do.
+        """
         address = report.to
         ready = [each for each in address.hearers if each.state in ("attached", "superseding")]
         if not report.session:
             report.outcome, report.text = "refused", "no session here may send from that address"
-        elif effect not in (None, "permit", "not applicable", "notapplicable"):
-            report.outcome, report.text = "refused", f"the policies decide {effect}"
+        elif refusal:
+            report.outcome, report.text = "refused", refusal
         elif address.is_of_node:
             report.outcome, report.text = "answered", "the node itself answers"
         elif ready:
@@ -200,3 +212,21 @@ class NodeActions(Service):
         else:
             report.outcome, report.text = "no-route", "no session is bound to the address"
         return report
+
+
+def _explained(fields: dict[str, Any], sender: Session | None) -> dict[str, Any]:
+    """
+    The parameters by which the policies explain a message of this sender.
+    """
+    found: dict[str, Any] = {"message": fields, "session": ""}
+    if sender is None:
+        return found
+    found["session"] = sender.runtime
+    if sender.connection is not None:
+        found |= {"connector": sender.connection.connector, "peer": sender.connection.peer}
+    if sender.identity:
+        proof = sender.proof
+        found["identity"] = sender.identity
+        if proof is not None:
+            found |= {"provider": proof.idp, "scopes": list(proof.scopes)}
+    return found

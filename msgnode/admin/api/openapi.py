@@ -10,7 +10,7 @@ import msgspec
 
 from msgnode import __version__
 from msgnode.admin.api.endpoint import Call, Endpoint
-from msgnode.admin.api.openapi_others import other_paths
+from msgnode.admin.api.untyped_paths import untyped_paths
 from msgnode.connectors.http.openapi import Error, components, fields_of, json_content
 
 ERRORS = {
@@ -52,7 +52,7 @@ def _describe(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
     for each in endpoints:
         kinds += [each.answer, *([each.body] if each.body is not None else [])]
     by_kind, schemas = components(kinds)
-    paths: dict[str, Any] = other_paths(by_kind[id(Error)])
+    paths: dict[str, Any] = untyped_paths(by_kind[id(Error)])
     for each in endpoints:
         operation: dict[str, Any] = {
             "summary": each.summary,

@@ -9,6 +9,7 @@ from typing import Any
 from msgnode.admin.access.named_tokens import ADMIN, OPERATOR, VIEWER
 from msgnode.admin.actions.audited import ActionResult
 from msgnode.admin.actions.ban_actions import BanActions, BanList, BanRequest
+from msgnode.admin.actions.label_actions import LabelActions, LabelList, LabelRequest
 from msgnode.admin.actions.limit_actions import LimitActions, LimitList, LimitRequest
 from msgnode.admin.actions.log_actions import LogActions, LogLevelList, LogLevelRequest
 from msgnode.admin.actions.node_actions import DrainRequest, NodeActions, ProbeReport, ProbeRequest
@@ -108,6 +109,17 @@ def ban_endpoints(bans: BanActions, limits: LimitActions) -> list[Endpoint]:
         read("limits", "Temporary limits.", limits.limits, LimitList),
         action("limits", "Throttle a client for a while.", limits.limit, LimitRequest, reach=EVERY_NODE),
         action("limits/{id}", "Lift a temporary limit.", limits.unlimit, verb="DELETE", reach=EVERY_NODE),
+    ]
+
+
+def label_endpoints(labels: LabelActions) -> list[Endpoint]:
+    """
+    The labels of sessions.
+    """
+    summary = "Set the labels of a session."
+    return [
+        read("labels", "Labels of sessions.", labels.list, LabelList),
+        action("sessions/{runtime}/labels", summary, labels.set, LabelRequest, reach=EVERY_NODE),
     ]
 
 

@@ -3,6 +3,7 @@ The endpoints of the admin API that read the node: sessions, addresses, refusals
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from msgnode.admin.access.named_tokens import VIEWER
@@ -23,7 +24,8 @@ from msgnode.admin.reads.config_report import ConfigReport, report_config
 from msgnode.admin.reads.connection_list import ConnectionList, ConnectionQuery, list_connections
 from msgnode.admin.reads.inspector import Inspector
 from msgnode.admin.reads.memory import MemoryReport, report_memory
-from msgnode.admin.reads.node_report import NodeList, NodeReport, list_nodes, report_node
+from msgnode.admin.reads.node_list import NodeList, list_nodes
+from msgnode.admin.reads.node_report import NodeReport, report_node
 from msgnode.admin.reads.pools import PoolQuery, PoolReport, report_pools
 from msgnode.admin.reads.refusal_list import RefusalList, RefusalQuery, list_refusals
 from msgnode.admin.reads.session_list import SessionList, SessionQuery, list_sessions
@@ -50,10 +52,17 @@ def node_reads(inspector: Inspector) -> list[Endpoint]:
     """
     The endpoints that need no more than the node itself.
     """
+    return [*_of_the_node(inspector), *_of_clients(inspector), *_of_addresses(inspector)]
 
-    def of(function: Callable[[Inspector, Any], Any]) -> Callable[[Call], Any]:
-        return lambda call: function(inspector.by(call.operator), call.query)
 
+def _by_operator(inspector: Inspector, function: Callable[[Inspector, Any], Any]) -> Callable[[Call], Any]:
+    """
+    The act of a list, which counts as one of the operator who asks.
+    """
+    return lambda call: function(inspector.by(call.operator), call.query)
+
+
+def _of_the_node(inspector: Inspector) -> list[Endpoint]:
     return [
         read(
             "node",
@@ -67,6 +76,19 @@ def node_reads(inspector: Inspector) -> list[Endpoint]:
             lambda call: report_config(inspector),
             ConfigReport,
         ),
+        read(
+            "memory",
+            "Memory by owner.",
+            lambda call: report_memory(inspector.by(call.operator)),
+            MemoryReport,
+        ),
+        read("nodes", "The nodes of the domain.", lambda call: list_nodes(inspector), NodeList),
+    ]
+
+
+def _of_clients(inspector: Inspector) -> list[Endpoint]:
+    of = partial(_by_operator, inspector)
+    return [
         read("sessions", "Sessions, filtered and sorted.", of(list_sessions), SessionList, SessionQuery),
         read(
             "sessions/{runtime}",
@@ -83,6 +105,13 @@ def node_reads(inspector: Inspector) -> list[Endpoint]:
             ConnectionList,
             ConnectionQuery,
         ),
+        read("refusals", "Refused and dropped messages.", of(list_refusals), RefusalList, RefusalQuery),
+    ]
+
+
+def _of_addresses(inspector: Inspector) -> list[Endpoint]:
+    of = partial(_by_operator, inspector)
+    return [
         read("addresses", "Addresses that begin with a text.", of(list_addresses), AddressList, PrefixQuery),
         read(
             "addresses/{address}",
@@ -90,7 +119,6 @@ def node_reads(inspector: Inspector) -> list[Endpoint]:
             lambda call: look_up_address(inspector, call.path["address"]),
             AddressReport,
         ),
-        read("refusals", "Refused and dropped messages.", of(list_refusals), RefusalList, RefusalQuery),
         read("pools", "Pools of addresses, and their leases.", of(report_pools), PoolReport, PoolQuery),
         read(
             "reservations",
@@ -100,11 +128,4 @@ def node_reads(inspector: Inspector) -> list[Endpoint]:
             ReservationQuery,
         ),
         read("registry", "Entries of the domain registry.", of(list_entries), RegistryReport, RegistryQuery),
-        read(
-            "memory",
-            "Memory by owner.",
-            lambda call: report_memory(inspector.by(call.operator)),
-            MemoryReport,
-        ),
-        read("nodes", "The nodes of the domain.", lambda call: list_nodes(inspector), NodeList),
     ]

@@ -22,7 +22,7 @@ from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.protocol.errors import Rejected
 
 NUMBERS = ("min_waiting_bytes", "idle_over", "min_reconnects", "token_ends_in")
-SESSION_FILTERS = ("q", "state", "connector", "user", "peer", "user_agent", "anonymous", *NUMBERS)
+SESSION_FILTERS = ("q", "state", "connector", "user", "peer", "user_agent", "anonymous", "label", *NUMBERS)
 MAX_DIGITS = 9
 MAX_SHOWN = 20  # targets
 Told = tuple[str, dict[str, Any]]  # a sentence, and what else the result shows
@@ -73,6 +73,11 @@ def _limit(form: Form) -> Order:
     return Order(["limits"], f"slowed down for {form.get('minutes')} min", body)
 
 
+def _label(form: Form) -> Order:
+    labels = form.get("labels", "").replace(",", " ").split()
+    return Order(["sessions", form.get("runtime", ""), "labels"], "its labels are set", {"labels": labels})
+
+
 def _unbind(form: Form) -> Order:
     path = ["addresses", form.get("address", ""), "unbind"]
     return Order(path, "the address is free", {"session": form.get("session", "")})
@@ -109,6 +114,7 @@ ORDERS: dict[str, Callable[[Form], Order]] = {
     "unban": lambda form: Order(["bans", form.get("id", "")], "the ban is lifted", verb="DELETE"),
     "limit": _limit,
     "unlimit": lambda form: Order(["limits", form.get("id", "")], "the limit is lifted", verb="DELETE"),
+    "label": _label,
     "unbind": _unbind,
     "take-back": _take_back,
     "take-back-reservation": _take_back_reservation,
@@ -118,6 +124,7 @@ ORDERS: dict[str, Callable[[Form], Order]] = {
     "drain": lambda form: Order(["drain"], "the node takes no new clients", {"seconds": _seconds(form)}),
     "undrain": lambda form: Order(["undrain"], "the node takes clients again"),
     "reload": lambda form: Order(["reload"], "the configuration was read again"),
+    "backup": lambda form: Order(["backup"], "the backup has begun"),
 }
 
 

@@ -32,11 +32,14 @@ MENU = (
     ("", "/", "Overview"),
     ("sessions", "/sessions", "Sessions"),
     ("refusals", "/refusals", "Refusals"),
+    ("top", "/top", "Top"),
     ("addresses", "/addresses", "Addresses"),
     ("trace", "/trace", "Trace"),
     ("nodes", "/nodes", "Nodes"),
     ("bans", "/bans", "Bans"),
     ("policies", "/policies", "Policies"),
+    ("memory", "/memory", "Memory"),
+    ("config", "/config", "Configuration"),
     ("audit", "/audit", "Audit"),
 )
 VIEWERS = ("viewer", "operator", "admin")

@@ -47,6 +47,8 @@ TROUBLE_LINKS = {
     "slow": "/sessions?state=slow&sort=-waiting_bytes",
     "cluster": "/nodes",
     "relay": "/addresses",
+    "config": "/config",
+    "lag": "/top",
 }
 COLUMNS = (
     ("runtime", "Session"),

@@ -10,6 +10,7 @@ from msgnode.admin.operations import Operations
 from msgnode.admin.pages.forms import FormActions
 from msgnode.admin.pages.logins import Logins
 from msgnode.admin.pages.network_views import NetworkViews
+from msgnode.admin.pages.node_views import NodeViews
 from msgnode.admin.pages.page_calls import PageCalls
 from msgnode.admin.pages.policy_views import PolicyViews
 from msgnode.admin.pages.rendering import Renderer
@@ -27,8 +28,10 @@ def make_dashboard(
     The root of the admin listener.
     """
     live, calls, topology = operations.live, PageCalls(api.endpoints, api.reach), Topology(node)
+    wall = operations.inspector.facts.wall
     pages = {
-        **Views(calls, live.ring, live.look, topology, operations.inspector.facts.wall).pages,
+        **Views(calls, live.ring, live.look, topology, wall).pages,
+        **NodeViews(calls, wall).pages,
         **TraceViews(live.traces).pages,
         **NetworkViews(calls, topology).pages,
         **PolicyViews(operations.policies).pages,

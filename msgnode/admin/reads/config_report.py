@@ -18,12 +18,14 @@ DEFAULT, FILE, OPTION, RUNTIME = "default", "file", "option", "runtime"
 class ConfigRow(msgspec.Struct):
     """
     A key, its value (secrets as ***), and its origin: `default`, `file`, `option`, or `runtime` for one
-    that was reloaded since the start.
+    that was reloaded since the start. `needs_restart`: the file has another value since the last reload,
+    which takes effect when the node is started again.
     """
 
     key: str
     value: Any
     origin: str
+    needs_restart: bool
 
 
 class ConfigReport(msgspec.Struct):
@@ -41,8 +43,8 @@ def report_config(inspector: Inspector) -> ConfigReport:
     The report; the file is read again to know which keys it has.
     """
     facts = inspector.facts
-    last = facts.last_reload
-    reloaded = set(last.changed) if last is not None and last.ok else set()
+    reloading = facts.reloading
+    reloaded, pending = (reloading.changed, reloading.needs_restart) if reloading is not None else ((), ())
     in_file, given = set(_keys(_table(facts.config_file))), set(_keys(facts.given))
     rows = []
     for key, value in _flat(msgspec.to_builtins(facts.config)):
@@ -52,7 +54,7 @@ def report_config(inspector: Inspector) -> ConfigReport:
             origin = RUNTIME
         else:
             origin = FILE if key in in_file else DEFAULT
-        rows.append(ConfigRow(key, without_secrets(key, value), origin))
+        rows.append(ConfigRow(key, without_secrets(key, value), origin, key in pending))
     return ConfigReport(facts.config_file, facts.revision, rows)
 
 

@@ -91,6 +91,8 @@ class Inspector:
         self.rates: Callable[[Session], tuple[float | None, float | None]] = _not_measured
         # The newest events of the session of that name, at most so many.
         self.events: Callable[[str, int], list[dict[str, Any]]] = _no_events
+        # The labels that operators gave a runtimeURL.
+        self.labels: Callable[[str], list[str]] = _no_labels
         node.sessions.connections.local_address = local_address
         self._began = clock.seconds()
 
@@ -139,6 +141,10 @@ class Inspector:
 
 
 def _no_events(runtime: str, most: int) -> list[dict[str, Any]]:
+    return []
+
+
+def _no_labels(runtime: str) -> list[str]:
     return []
 
 

@@ -4,22 +4,17 @@ The report on the node: version, load, limits, listeners, back ends, and what is
 
 import gc
 import os
-from collections.abc import Mapping
-from typing import Any, Literal
 
 import msgspec
 
 from msgnode.admin.health import sessions_by_state
 from msgnode.admin.reads.inspector import Inspector
+from msgnode.admin.reads.listeners import ListenerRow, list_listeners
+from msgnode.admin.reads.troubles import Trouble, troubles
 from msgnode.bus.components import BackEnd
+from msgnode.node import Node
+from msgnode.sessions.counters import Counters
 from msgnode.structures.url_masking import masked
-
-# From these on something is a trouble.
-EXPIRY_WARNING_SECONDS = 14 * 86400.0  # before the end of a certificate
-LAG_WARNING_SECONDS = 0.1
-SHARE_WARNING = 0.9  # of a limit
-CLIENT_KINDS = ("web", "line")
-EVERY_ADDRESS = ("0.0.0.0", "::", "")
 
 
 class LoopLag(msgspec.Struct):
@@ -30,22 +25,6 @@ class LoopLag(msgspec.Struct):
     now: float
     p99_1m: float
     worst_1m: float
-
-
-class ListenerRow(msgspec.Struct):
-    """
-    A listener; with TLS the subject of its certificate, and its end in seconds since 1970.
-
-    `connections` has the open WebSockets and lines that came by it, null of a listener that is not for
-    clients. Requests to `/poll` and `/message` come and go by connections of their own.
-    """
-
-    kind: str
-    where: str
-    tls: bool
-    cert_subject: str
-    cert_not_after: float | None
-    connections: int | None
 
 
 class BackEndRow(msgspec.Struct):
@@ -84,16 +63,6 @@ class Use(msgspec.Struct):
 
     used: float
     limit: float
-
-
-class Trouble(msgspec.Struct):
-    """
-    A trouble of the node, as a sentence; `level` is `critical` or `warning`.
-    """
-
-    level: Literal["critical", "warning"]
-    what: str
-    text: str
 
 
 class Totals(msgspec.Struct):
@@ -167,13 +136,9 @@ def report_node(inspector: Inspector) -> NodeReport:
     """
     The report, without a pass over the sessions.
     """
-    node, facts = inspector.node, inspector.facts
+    node, facts, process = inspector.node, inspector.facts, inspector.process
     node.data_plane.update_counts()
     attached, away = sessions_by_state(node)
-    last, counts = facts.last_reload, node.counts
-    fds = Use(inspector.process.open_fds(), inspector.process.fd_limit)
-    lag, used, listeners = lag_of(inspector), uses(inspector), _listeners(inspector)
-    log = node.message_log
     report = NodeReport(
         version=facts.version,
         python=facts.python,
@@ -181,79 +146,59 @@ def report_node(inspector: Inspector) -> NodeReport:
         pid=os.getpid(),
         node=node.config.node,
         domain=node.config.domain,
-        status="up",
+        status=_status(node),
         started=round(facts.started, 3),
         uptime=round(inspector.uptime, 3),
         config_file=facts.config_file,
         config_revision=facts.revision,
         config_loaded_at=round(facts.config_loaded, 3),
-        last_reload=msgspec.convert(last, ReloadReport, from_attributes=True) if last is not None else None,
+        last_reload=_last_reload(inspector),
         draining=node.takes_no_clients,
         data_plane="native" if node.data_plane.is_native else "python",
         sessions={"attached": attached, "away": away},
         slow=node.sessions.count_slow(),
         connections={name: n for name, n in node.sessions.connections.by_connector.items() if n},
         addresses=len(node.routes),
-        uses=used,
+        uses=uses(inspector),
         waiting_messages=node.sessions.queued.messages,
-        totals=Totals(
-            counts.received,
-            counts.received_bytes,
-            counts.sent,
-            counts.sent_bytes,
-            counts.refused.total(),
-            counts.stale + counts.overflowed + counts.shed + counts.turned_away,
-            counts.no_route,
-        ),
-        listeners=listeners,
+        totals=_totals(node.counts),
+        listeners=list_listeners(inspector),
         store="none" if node.config.state == "none" else node.degraded_reason() or "ok",
-        spool=SpoolReport(log.size, log.segments, log.live),
+        spool=SpoolReport(node.message_log.size, node.message_log.segments, node.message_log.live),
         disk_free=int(node.watermark.free),
-        fds=fds,
-        rss=inspector.process.memory()[1],
+        fds=Use(process.open_fds(), process.fd_limit),
+        rss=process.memory()[1],
         gc=list(gc.get_count()),
-        loop_lag=lag,
+        loop_lag=lag_of(inspector),
         back_ends=[_back_end(each, inspector) for each in node.back_ends],
         policy_version=node.enforcement.version,
         troubles=[],
     )
     report.troubles = troubles(report, inspector)
-    degraded = node.degraded_reason() or node.cluster_degraded_reason()
-    report.status = "draining" if node.takes_no_clients else "degraded" if degraded else "up"
     return report
 
 
-class NodeRow(msgspec.Struct):
-    """
-    A node of the domain: `up` for this one, else its state as the cluster knows it.
-    """
-
-    name: str
-    is_this: bool
-    state: str
+def _status(node: Node) -> str:
+    if node.takes_no_clients:
+        return "draining"
+    return "degraded" if node.degraded_reason() or node.cluster_degraded_reason() else "up"
 
 
-class NodeList(msgspec.Struct):
-    """
-    The nodes of the domain, this one first.
-    """
-
-    nodes: list[NodeRow]
+def _last_reload(inspector: Inspector) -> ReloadReport | None:
+    last = inspector.facts.last_reload
+    return None if last is None else msgspec.convert(last, ReloadReport, from_attributes=True)
 
 
-def list_nodes(inspector: Inspector) -> NodeList:
-    node = inspector.node
-    this, *others = node.operator_requests.nodes()
-    states = {}
-    if node.cluster_status is not None:
-        members = node.cluster_status.report().get("members", {})
-        states = members if isinstance(members, dict) else {}
-    rows = [NodeRow(name, False, _state(states.get(name))) for name in others]
-    return NodeList([NodeRow(this, True, "up"), *rows])
-
-
-def _state(found: Any) -> str:
-    return str(found.get("state", "")) if isinstance(found, dict) else str(found or "unknown")
+def _totals(counts: Counters) -> Totals:
+    return Totals(
+        counts.received,
+        counts.received_bytes,
+        counts.sent,
+        counts.sent_bytes,
+        counts.refused.total(),
+        counts.stale + counts.overflowed + counts.shed + counts.turned_away,
+        counts.no_route,
+    )
 
 
 def lag_of(inspector: Inspector) -> LoopLag:
@@ -291,80 +236,3 @@ def _back_end(back_end: BackEnd, inspector: Inspector) -> BackEndRow:
         dict(back_end.counts),
         round(took[int(0.99 * (len(took) - 1))], 6) if took else None,
     )
-
-
-def _listeners(inspector: Inspector) -> list[ListenerRow]:
-    by_address = inspector.node.sessions.connections.by_local_address
-    return [
-        ListenerRow(
-            each.kind,
-            each.where,
-            each.tls,
-            each.subject,
-            each.not_after,
-            _connections(each.where, by_address) if each.kind in CLIENT_KINDS else None,
-        )
-        for each in inspector.facts.listeners()
-    ]
-
-
-def _connections(where: str, by_address: Mapping[str, int]) -> int:
-    """
-    The connections to a listener; one at every address of the machine has those to its port.
-    """
-    host, _, port = where.rpartition(":")
-    if host not in EVERY_ADDRESS:
-        return by_address.get(where, 0)
-    return sum(number for address, number in by_address.items() if address.rpartition(":")[2] == port)
-
-
-def troubles(report: NodeReport, inspector: Inspector) -> list[Trouble]:
-    """
-    The troubles of the node, the worst first.
-    """
-    node, now, found = inspector.node, inspector.facts.wall(), []
-
-    def add(level: Any, what: str, text: str) -> None:
-        found.append(Trouble(level, what, text))
-
-    if node.config.state != "none" and node.disk_failure():
-        add("critical", "disk", f"the disk takes no data: {node.disk_failure()}")
-    elif node.watermark.why:
-        add("critical", "disk", node.watermark.why)
-    if node.cluster_degraded_reason():
-        add("critical", "cluster", node.cluster_degraded_reason())
-    for listener in report.listeners:
-        if listener.cert_not_after is not None:
-            left = listener.cert_not_after - now
-            where = f"the certificate of the {listener.kind} listener {listener.where}"
-            if left <= 0:
-                add("critical", "certificate", f"{where} has ended")
-            elif left < EXPIRY_WARNING_SECONDS:
-                add("warning", "certificate", f"{where} ends in {_days(left)}")
-    if report.last_reload is not None and not report.last_reload.ok:
-        add("warning", "config", f"the last reload failed: {report.last_reload.text}")
-    for back_end in report.back_ends:
-        if back_end.state != "closed":
-            add("warning", "back-end", f"{back_end.name} does not answer; its circuit breaker is open")
-    if node.reservations is not None and node.reservations.failures:
-        text = (
-            "the TURN server's command line does not answer: what it relays of reservations that have ended"
-        )
-        add("warning", "relay", f"{text} is not cut")
-    for name, use in {**report.uses, "fds": report.fds}.items():
-        if use.limit and use.used > SHARE_WARNING * use.limit:
-            share = use.used / use.limit
-            add("warning", "limit", f"{name}: {use.used:,.0f} of {use.limit:,.0f} are used ({share:.0%})")
-    if report.loop_lag.p99_1m > LAG_WARNING_SECONDS:
-        add("warning", "lag", f"the event loop is late by {report.loop_lag.p99_1m:.2f} s")
-    if report.slow:
-        clients = "client does" if report.slow == 1 else "clients do"
-        add("warning", "slow", f"{report.slow} {clients} not read; messages wait")
-    if report.draining:
-        add("warning", "draining", "the node takes no new clients")
-    return sorted(found, key=lambda each: each.level != "critical")
-
-
-def _days(seconds: float) -> str:
-    days = round(seconds / 86400)
-    return "1 day" if days == 1 else f"{days} days"

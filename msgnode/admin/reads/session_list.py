@@ -70,7 +70,8 @@ class SessionQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     `q` is a part of the runtimeURL, the user or the peer; `peer` an IP address or a network; `idle_over`
     seconds since the last message; `user_agent` a part of the client's program; `min_reconnects` of the last
-    hour; `anonymous` is true or false; `token_ends_in` seconds until then at most; `sort` is a key, with a
+    hour; `anonymous` is true or false; `token_ends_in` seconds until then at most; `label`
+    one that operators gave it; `sort` is a key, with a
     minus before it for the largest first; `cursor` is `next` of the page before.
     """
 
@@ -85,6 +86,7 @@ class SessionQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     min_reconnects: int = 0
     anonymous: bool | None = None
     token_ends_in: float = 0
+    label: str = ""
     sort: str = RUNTIME
     limit: int = 50
     cursor: str = ""
@@ -173,6 +175,8 @@ def _more_tests(query: SessionQuery, inspector: Inspector) -> Iterator[Callable[
         yield lambda session: reconnects(session, inspector) >= query.min_reconnects
     if query.anonymous is not None:
         yield lambda session: session.anonymous is query.anonymous
+    if query.label:
+        yield lambda session: query.label in inspector.labels(session.runtime)
     if query.token_ends_in:
         until = inspector.facts.wall() + query.token_ends_in
 

@@ -11,6 +11,8 @@ from msgnode.admin.lookups.policy_words import PolicyWord, words_about
 from msgnode.admin.reads.inspector import Inspector
 from msgnode.admin.reads.refusal_list import RefusalRow, of_session
 from msgnode.admin.reads.session_rows import SessionRow, row_of
+from msgnode.sessions.mailbox import Mailbox
+from msgnode.sessions.queue import QueuedMessage
 from msgnode.sessions.routing import ALLOCATED, LEARNED, OWNED, SUBSCRIBED
 
 MAX_ADDRESSES, MAX_WAITING, MAX_RECENT = 200, 50, 20
@@ -29,6 +31,9 @@ class BoundAddress(msgspec.Struct):
 class OutboxReport(msgspec.Struct):
     """
     The state of acknowledged delivery: numbers of messages since the epoch began.
+
+    `behind` is by how many messages the client is behind: those that it has not acknowledged, with those that
+    were dropped meanwhile, and those that wait.
     """
 
     epoch: str
@@ -38,6 +43,7 @@ class OutboxReport(msgspec.Struct):
     unacked: int
     unacked_bytes: int
     received: int
+    behind: int
 
 
 class WaitingMessage(msgspec.Struct):
@@ -96,11 +102,10 @@ def report_session(inspector: Inspector, runtime: str, query: AddressPage) -> Se
     """
     The report. Raises Rejected (404) if there is no such session.
     """
-    session, now = inspector.session(runtime), inspector.facts.wall()
+    session = inspector.session(runtime)
     first = max(0, query.addresses_from)
     shown = islice(session.bindings.items(), first, first + MAX_ADDRESSES)
     addresses = [BoundAddress(address, reasons(kinds)) for address, kinds in shown]
-    outbox, inbox = session.mailbox.outbox, session.mailbox.inbox
     return SessionReport(
         row_of(session, inspector),
         tls_of(session.connection),
@@ -108,26 +113,8 @@ def report_session(inspector: Inspector, runtime: str, query: AddressPage) -> Se
         max(0, len(session.bindings) - first - len(addresses)),
         len(session.keys) if session.keys is not None else 0,
         list(session.names),
-        OutboxReport(
-            outbox.epoch,
-            outbox.state,
-            outbox.last,
-            outbox.acknowledged,
-            len(outbox.sent),
-            outbox.sent_bytes,
-            inbox.received if inbox is not None else 0,
-        )
-        if outbox is not None
-        else None,
-        [
-            WaitingMessage(
-                kept.size,
-                kept.priority,
-                round(max(0.0, now - kept.came / 1e9), 3) if kept.came else None,
-                None if kept.until > 1e300 else round(inspector.wall_of(kept.until), 3),
-            )
-            for kept in islice(session.mailbox.queued_messages(), MAX_WAITING)
-        ],
+        _outbox(session.mailbox),
+        [_waiting(kept, inspector) for kept in islice(session.mailbox.queued_messages(), MAX_WAITING)],
         of_session(inspector, runtime, MAX_RECENT),
         inspector.events(runtime, MAX_RECENT),
         list(
@@ -138,6 +125,32 @@ def report_session(inspector: Inspector, runtime: str, query: AddressPage) -> Se
                 query.type,
             )
         ),
+    )
+
+
+def _outbox(mailbox: Mailbox) -> OutboxReport | None:
+    outbox, inbox = mailbox.outbox, mailbox.inbox
+    if outbox is None:
+        return None
+    return OutboxReport(
+        outbox.epoch,
+        outbox.state,
+        outbox.last,
+        outbox.acknowledged,
+        len(outbox.sent),
+        outbox.sent_bytes,
+        inbox.received if inbox is not None else 0,
+        outbox.last - outbox.acknowledged + mailbox.queued,
+    )
+
+
+def _waiting(kept: QueuedMessage, inspector: Inspector) -> WaitingMessage:
+    now = inspector.facts.wall()
+    return WaitingMessage(
+        kept.size,
+        kept.priority,
+        round(max(0.0, now - kept.came / 1e9), 3) if kept.came else None,
+        None if kept.until > 1e300 else round(inspector.wall_of(kept.until), 3),
     )
 
 

@@ -24,7 +24,8 @@ class SessionRow(msgspec.Struct, kw_only=True):
     connection, also for a ping.
     `user_agent` is the program of the client, as it names itself. `oldest_waiting_s` is how long the oldest
     message waits, null if that is not known. `reconnects_1h` is about how often the client came back in the
-    last hour. `rtt_ms` and `socket_buffer_bytes` are those of the connection's socket.
+    last hour. `rtt_ms` and `socket_buffer_bytes` are those of the connection's socket. `labels` are the words
+    that operators gave it.
     """
 
     runtime: str
@@ -62,6 +63,7 @@ class SessionRow(msgspec.Struct, kw_only=True):
     last_out: float | None
     in_rate: float | None
     out_rate: float | None
+    labels: list[str]
 
 
 def state_of(session: Session, inspector: Inspector) -> str:
@@ -145,4 +147,5 @@ def row_of(session: Session, inspector: Inspector) -> SessionRow:
         last_out=last_out(session, inspector),
         in_rate=in_rate,
         out_rate=out_rate,
+        labels=inspector.labels(session.runtime),
     )

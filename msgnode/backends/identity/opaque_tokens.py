@@ -77,6 +77,13 @@ class OpaqueTokens:
         self._good: ExpiringCache[VerifiedToken] = ExpiringCache(MAX_VALID, clock)
         self._no_good: ExpiringCache[str] = ExpiringCache(MAX_INVALID, clock)
 
+    @property
+    def remembered(self) -> int:
+        """
+        The number of results that are cached.
+        """
+        return len(self._good) + len(self._no_good)
+
     def takes(self, token: str) -> bool:
         """
         Can any provider be asked about this token?

@@ -64,6 +64,10 @@ class Tokens:
         self.use(self.read())
         self.apply()
 
+    @property
+    def remembered(self) -> int:
+        return len(self._known) + self._opaque.remembered
+
     def apply(self) -> None:
         """
         Apply a changed configuration. Cached results are dropped, since they may not hold any more.

@@ -50,6 +50,8 @@ AUDIT = (
     Column("REASON", "reason", plain, True),
 )
 
+SOME = ("asked", "before", "peer", "roles", "number")  # fields that not every line of the audit log has
+
 
 @click.command(short_help="Keep clients out.")
 @click.argument("kind", type=click.Choice(BAN_KINDS))
@@ -253,7 +255,9 @@ def audit(view: View, since: float | None, verify: bool, **given: Any) -> None:
         _verify(view.client)
 
     def draw(found: Any) -> list[str]:
-        keys = [column.key for column in AUDIT]
+        keys = [*(column.key for column in AUDIT), *SOME] + [
+            key for entry in found["entries"] for key in entry
+        ]
         rows = [{**dict.fromkeys(keys, ""), **entry} for entry in found["entries"]]
         return view.table([row for row in rows if row["phase"] == "result"], AUDIT)
 

@@ -1,8 +1,7 @@
 """
-`msgnode admin kick`, `purge`, `unbind`, `drain`, `reload`, `probe` and others: what an operator does.
+`msgnode admin kick`, `purge`, `unbind` and others: what an operator does to sessions and addresses.
 """
 
-import json
 import sys
 from typing import Any
 
@@ -12,8 +11,7 @@ from msgnode.cli import REFUSED, USAGE
 from msgnode.cli.admin.times import Duration
 from msgnode.cli.admin.view import F, operates, plain
 from msgnode.cli.links.admin_client import AdminClient
-from msgnode.cli.links.layout import count, duration
-from msgnode.structures.log_levels import LEVELS
+from msgnode.cli.links.layout import count
 from msgnode.structures.log_limits import printable
 
 MAX_SHOWN = 20
@@ -177,7 +175,10 @@ def kick(
     if for_good:
         body["retry_after"] = -1
     if runtime:
-        tell(client, "kick", do(client, "sessions", runtime, "kick", dry_run=dry_run, **body))
+        found = do(client, "sessions", runtime, "kick", dry_run=dry_run, **body)
+        if wait and not dry_run and found["details"].get("back_after") is None:
+            client.console.note(f"it was not back within {wait:g} s")
+        tell(client, "kick", found)
         return
     body["filter"] = wanted
     number = None if dry_run else confirmed(client, "kick", yes, ("sessions", "kick"), body)
@@ -237,115 +238,3 @@ def take_back(client: AdminClient, what: str, reason: str, dry_run: bool) -> Non
     """
     of = "pools" if ":" in what else "reservations"
     tell(client, "take back", do(client, of, what, "take-back", dry_run=dry_run, reason=reason))
-
-
-@click.command(short_help="Take no new clients, and close the old ones evenly.")
-@click.option(
-    "--over", "seconds", type=Duration(), default="10m", show_default=True, help="Within this time."
-)
-@click.option("--keep", is_flag=True, help="Do not close the connections there are.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@acts
-def drain(client: AdminClient, seconds: float, keep: bool, yes: bool, reason: str, dry_run: bool) -> None:
-    """
-    Let the node take no new clients, and close the connections there are, evenly; nothing else stops.
-
-    'msgnode admin undrain' ends it.
-    """
-    body: dict[str, Any] = {"reason": reason, "seconds": 0 if keep else seconds}
-    if not (yes or keep or dry_run):
-        ask(client, f"this would close the connections of all clients within {duration(seconds)}", [])
-    tell(client, "drain", do(client, "drain", dry_run=dry_run, **body), "node")
-
-
-@click.command(short_help="Take clients again.")
-@acts
-def undrain(client: AdminClient, reason: str, dry_run: bool) -> None:
-    """
-    Let the node take clients again.
-    """
-    tell(client, "undrain", do(client, "undrain", dry_run=dry_run, reason=reason), "node")
-
-
-@click.command(short_help="Read the configuration again, and say what changed.")
-@acts
-def reload(client: AdminClient, reason: str, dry_run: bool) -> None:
-    """
-    Let the node read its configuration again, as SIGHUP does, and show its verdict.
-
-    \b
-    Exit code 0: read, or with --dry-run readable.  1: it has a mistake, and nothing has changed.
-    """
-    found = do(client, "reload", dry_run=dry_run, reason=reason)
-    if dry_run:
-        tell(client, "reload", found, "node")
-        return
-    verdict = found["details"]
-    lines = [printable(verdict["text"])]
-    if verdict["needs_restart"]:
-        lines.append(f"needs a restart: {plain(verdict['needs_restart'])}")
-    client.console.result("\n".join(lines), found)
-
-
-@click.command(short_help="Say what would become of a message.")
-@click.option("--from", "from_", required=True, metavar="ADDRESS", help="Its sender.")
-@click.option("--to", required=True, metavar="ADDRESS", help="Its recipient.")
-@click.option("--type", "kind", default="create", show_default=True, help="Its type.")
-@click.option("--body", default="", metavar="JSON", help="Its body, which policies may look at.")
-@operates
-def probe(client: AdminClient, from_: str, to: str, kind: str, body: str) -> None:
-    """
-    Say what would become of a message, without sending it: who would get it, and what the policies decide.
-
-    \b
-    Exit code 0: it would be delivered, answered or kept.  1: refused, or no session is bound.
-    """
-    try:
-        value = json.loads(body) if body else None
-    except ValueError as why:
-        raise click.UsageError(f"--body: not JSON: {why}") from None
-    asked = {"from": from_, "to": to, "type": kind, "body": value}
-    found = client.order("POST", "probe", body=asked)
-    lines = [f"{found['outcome']}: {printable(found['text'])}"]
-    lines += [
-        f"  {printable(each['runtime'])} ({plain(each['why'])})"
-        for each in found["to"]["hearers"][:MAX_SHOWN]
-    ]
-    policy = found["policy"]
-    if isinstance(policy, dict):
-        rule = f" by {printable(str(policy['rule']))}" if policy.get("rule") else ""
-        lines.append(f"policies: {printable(str(policy.get('effect', '')))}{rule}")
-    client.console.result("\n".join(lines), found)
-    raise SystemExit(REFUSED if found["outcome"] in ("refused", "no-route") else 0)
-
-
-@click.command(short_help="Change the level of the log for a while.")
-@click.argument("namespace")
-@click.argument("level", type=click.Choice(LEVELS))
-@click.option("--for", "seconds", type=Duration(), default="10m", show_default=True, help="So long.")
-@acts
-def log_level(
-    client: AdminClient, namespace: str, level: str, seconds: float, reason: str, dry_run: bool
-) -> None:
-    """
-    Give the log lines of NAMESPACE, and those below it, another LEVEL for a while, at most a day. It needs a
-    node that was started with --log-level or --log-format: without them its log has every level.
-
-    \b
-    Example:
-      msgnode admin log-level msgnode.links warn --for 1h --reason "a link is down, and known to be"
-    """
-    body: dict[str, Any] = {"namespace": namespace, "level": level, "seconds": seconds, "reason": reason}
-    tell(client, "change", do(client, "log-level", dry_run=dry_run, **body), "namespace")
-
-
-@click.command(short_help="Start, stop or restart the stub of a foreign domain.")
-@click.argument("what", type=click.Choice(["start", "stop", "restart"]))
-@click.argument("domain")
-@acts
-def stub(client: AdminClient, what: str, domain: str, reason: str, dry_run: bool) -> None:
-    """
-    Start, stop or restart the stub of a foreign domain.
-    """
-    found = do(client, "stubs", domain, what, dry_run=dry_run, reason=reason)
-    tell(client, f"{what} the stub", found, "domain")

@@ -38,6 +38,7 @@ SESSIONS = (
     Column("OUT", "out_messages", plain),
     Column("REFUSED", "refused", plain),
     Column("ADDR", "addresses", plain),
+    Column("LABELS", "labels", plain),
 )
 CONNECTIONS = (
     Column("SESSION", "session", name, True),
@@ -92,6 +93,7 @@ def more(found: dict[str, Any]) -> str:
 @click.option("--min-reconnects", type=click.IntRange(0), default=0, help="Came back so often in an hour.")
 @click.option("--anonymous", is_flag=True, help="Only those that showed no identity.")
 @click.option("--token-ends-in", type=Duration(), help="Only those whose token ends within this time.")
+@click.option("--label", default="", help="Only those that operators gave this label.")
 @click.option("--sort", default="runtime", show_default=True, metavar="FIELD", help="-FIELD: largest first.")
 @takes_limit
 @takes_cursor
@@ -219,7 +221,7 @@ def memory(view: View) -> None:
     def draw(found: Any) -> Iterator[str]:
         yield f"memory of the process: {size(found['rss'])}"
         for owner, number in found["by_owner"].items():
-            yield f"  {owner:8} {size(number)}"
+            yield f"  {owner:12} {size(number)}"
         yield from view.table(found["sessions"], columns)
 
     view.show(draw, "memory")
@@ -242,6 +244,7 @@ def config(view: View, prefix: str, changed: bool) -> None:
         Column("KEY", "key", name, True),
         Column("VALUE", "value", plain, True),
         Column("FROM", "origin", plain, True),
+        Column("RESTART", "needs_restart", lambda value: "needed" if value else "", True),
     )
 
     def draw(found: Any) -> Iterator[str]:

@@ -1,10 +1,11 @@
 """
-`msgnode admin events`, `refusals` and `trace`: what happens now, line by line.
+`msgnode admin events` and `trace`: what happens now, line by line.
 """
 
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import click
 
 from msgnode.cli import INTERRUPTED, REFUSED
 from msgnode.cli.admin.actions import do, tell
-from msgnode.cli.admin.reports import refusal_lines
 from msgnode.cli.admin.times import Duration
 from msgnode.cli.links.admin_client import AdminClient, asks_admin
 from msgnode.structures.log_limits import printable
@@ -40,49 +40,21 @@ def events(kinds: str, session: str, admin: str, state: Path | None, as_json: bo
       msgnode admin events --kinds traffic --json | jq .to
     """
     query = [(key, value) for key, value in (("kinds", kinds), ("session", session)) if value]
-    _follow(AdminClient(admin, state, as_json), query)
+    client = AdminClient(admin, state, as_json)
+    follow(client, query, partial(_show, client))
 
 
-@click.command(short_help="Show messages that are refused, and why.")
-@click.option("--follow", is_flag=True, help="Go on with those to come, until Ctrl-C.")
-@click.option("--code", help="Only those with this code.")
-@click.option("--session", default="", help="Only those of this session.")
-@asks_admin
-def refusals(
-    follow: bool, code: str | None, session: str, admin: str, state: Path | None, as_json: bool
+def follow(
+    client: AdminClient, query: list[tuple[str, str]], show: Callable[[str, dict[str, Any]], object]
 ) -> None:
     """
-    Show the messages that the node refused or dropped, each with the reason.
-
-    \b
-    Examples:
-      msgnode admin refusals --follow
-      msgnode admin refusals --follow --code 403
+    Calls `show` with the kind and the fields of each event, until Ctrl-C.
     """
-    client = AdminClient(admin, state, as_json)
-    wanted = [(key, value) for key, value in (("code", code or ""), ("session", session)) if value]
-    if not follow:
-        found = client.get("refusals", query=wanted)
-        if not found["refusals"]:
-            client.console.note("no such message was refused or dropped lately")
-        for refusal in found["refusals"]:
-            _show_refusal(client, refusal)
-        return
-    _follow(client, [("kinds", "refusal"), *wanted], "refusal")
-
-
-def _show_refusal(client: AdminClient, found: dict[str, Any]) -> None:
-    client.console.result("\n".join(refusal_lines(found)), found)
-
-
-def _follow(client: AdminClient, query: list[tuple[str, str]], only: str = "") -> None:
     for kind, event in parse_events(client.lines("events", query=query)):
         if kind == "gap":
             client.console.note("some events were missed")
-        elif kind == "refusal" and only == "refusal":
-            _show_refusal(client, event)
         else:
-            _show(client, kind, event)
+            show(kind, event)
 
 
 def parse_events(lines: Iterable[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:

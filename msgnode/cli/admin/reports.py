@@ -107,7 +107,7 @@ def session_lines(row: dict[str, Any]) -> Iterator[str]:
     The fields of a session that have a value, for human readers.
     """
     for key, value in row.items():
-        if value in (None, "", False):
+        if value in (None, "", False, []):
             continue
         if key in TIMES:
             text = f"{ago(value)} ago"
@@ -130,6 +130,8 @@ def _session(view: View, found: dict[str, Any], with_addresses: bool) -> Iterato
     outbox = found["outbox"]
     if outbox:
         sent = f"{outbox['last']:,} sent, {outbox['acknowledged']:,} acknowledged"
+        if outbox["behind"]:
+            sent += f"; the client is {count(outbox['behind'], 'message')} behind"
         yield f"{'outbox':18} {outbox['state']}, {sent}"
     if with_addresses and found["addresses"]:
         columns = (

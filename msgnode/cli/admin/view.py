@@ -104,10 +104,21 @@ class View:
         self, client: AdminClient, node: str, watch: float | None, columns: Sequence[str], no_headers: bool
     ) -> None:
         self.client = client
+        self.columns = columns  # those that were asked for
         self._node = node
         self._watch = watch
-        self._columns = columns
         self._no_headers = no_headers
+
+    @property
+    def has_columns(self) -> bool:
+        return bool(self.columns)
+
+    @property
+    def is_plain(self) -> bool:
+        """
+        Whether one node is asked, and once.
+        """
+        return self._watch is None and not self._node
 
     @property
     def is_watching(self) -> bool:
@@ -162,14 +173,14 @@ class View:
         """
         if not rows:
             return []
-        if self._columns:
+        if self.columns:
             known = {column.key: column for column in columns}
-            for name in self._columns:
+            for name in self.columns:
                 if name not in rows[0]:
                     self.client.console.stop(
                         f"--columns: there is no {name!r}; there are {', '.join(rows[0])}", USAGE
                     )
-            columns = [known.get(name, Column(name.upper(), name, plain, True)) for name in self._columns]
+            columns = [known.get(name, Column(name.upper(), name, plain, True)) for name in self.columns]
         words = 0
         for column in columns:
             if not column.is_word:

@@ -22,7 +22,7 @@ from twisted.web.server import Request, Site
 from msgnode.config.schema import Config
 from msgnode.connectors.http.requests import headers
 from msgnode.protocol.close_codes import OVER_CAPACITY
-from msgnode.protocol.errors import error_body
+from msgnode.protocol.errors import Rejected, error_body
 from msgnode.protocol.peer_address import peer_name
 from msgnode.sessions.limits.connection_limits import ConnectionLimits
 from msgnode.sessions.limits.partial_input import FREE_BYTES, PartialInput
@@ -285,7 +285,8 @@ class BoundedSite(Site):
     """
     A Site with these limits, and without a log line for each request.
 
-    `hosts` makes the list of host names that it answers for; None: it answers for any.
+    `hosts` makes the list of host names that it answers for; None: it answers for any. `misdirected` returns
+    the resource that a request for another host gets; None: it gets the one that it names.
     """
 
     noisy = False
@@ -300,6 +301,7 @@ class BoundedSite(Site):
         connection_limits: ConnectionLimits | None = None,
         hosts: Callable[[Config], Hosts] | None = None,
         partial_input: PartialInput | None = None,
+        misdirected: Callable[[Request, Rejected], IResource | None] = lambda request, why: Misdirected(why),
     ) -> None:
         super().__init__(root, timeout=IDLE_SECONDS, reactor=clock)
         self.displayTracebacks = False
@@ -308,6 +310,7 @@ class BoundedSite(Site):
         self.partial_input = partial_input  # None: incomplete bodies are not counted
         self._config = config
         self._make_hosts = hosts
+        self._misdirected = misdirected
         self.apply()
 
     @property
@@ -333,7 +336,8 @@ class BoundedSite(Site):
 
     def getResourceFor(self, request: Request) -> IResource:
         refusal = None if self._hosts is None else self._hosts.refusal(request)
-        return super().getResourceFor(request) if refusal is None else Misdirected(refusal)
+        other = None if refusal is None else self._misdirected(request, refusal)
+        return super().getResourceFor(request) if other is None else other
 
     def buildProtocol(self, addr: Any) -> Any:
         if self.connection_limits is not None and not self.connection_limits.may_accept(addr):

@@ -40,6 +40,13 @@ class DecisionCache:
         self.recent: dict[object, CachedDecision] = {}
         self._older: dict[object, CachedDecision] = {}
 
+    @property
+    def size(self) -> int:
+        """
+        The number of decisions that are remembered.
+        """
+        return len(self.recent) + len(self._older)
+
     def recall(self, key: object) -> CachedDecision | None:
         """
         A decision that is no longer among the recent ones, but was a short time ago.

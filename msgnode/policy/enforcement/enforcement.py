@@ -117,6 +117,21 @@ class PolicyEnforcement:
         """
         return self._live.number if self._live is not None else 0
 
+    @property
+    def document_bytes(self) -> int:
+        """
+        The bytes of the documents of the live policies, and of those in a dry run.
+        """
+        programs = [each.program for each in (self._live, self.dry_run) if each is not None]
+        return sum(len(data) for program in programs for _, data in program.files)
+
+    @property
+    def remembered(self) -> int:
+        """
+        The number of decisions in the cache.
+        """
+        return self._live.size if self._live is not None else 0
+
     def use(self, program: Program, number: int) -> None:
         """
         Makes these policies live, from the next message on.

@@ -72,6 +72,13 @@ class MessageIdentity:
         self._failures = FailureLog(log)
         self._refused: OrderedDict[bytes, tuple[float, Shown]] = OrderedDict()
 
+    @property
+    def remembered(self) -> int:
+        """
+        The number of results that are cached, here and by the validator.
+        """
+        return len(self._refused) + self._validator.remembered
+
     def forget(self) -> None:
         """
         Drops the cached results, because the trusted providers have changed.

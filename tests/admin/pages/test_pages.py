@@ -22,6 +22,9 @@ PAGES = (
     "/bans",
     "/audit",
     "/policies",
+    "/top",
+    "/memory",
+    "/config",
     f"/session?name={quote(A)}",
 )
 HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(1)>{{7*7}}"

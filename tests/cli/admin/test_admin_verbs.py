@@ -41,6 +41,7 @@ class ViewTests(AdminCommandCase):
             (("nodes",), "nodes"),
             (("token", "list"), "tokens"),
             (("audit",), "entries"),
+            (("refusals",), "refusals"),
             (("session", A), "addresses"),
             (("status",), "troubles"),
         ):
@@ -167,6 +168,22 @@ class EventTests(AdminCommandCase):
 
         self.assertEqual(self.shown("refusals", "--code", "403"), text)
         self.assertIn("not-your-address", text)
+
+    def test_columns_of_refusals_are_chosen(self) -> None:
+        """
+        In a table, and followed: then a line has the fields with tabs between them.
+        """
+        wanted = ("--columns", "code,reason,rule,id", "--no-headers")
+
+        line = self.shown("refusals", "--follow", *wanted, exit_code=130)
+        self.assertEqual(["403", "not-your-address", ""], line.split("\t")[:3])
+        self.assertEqual(["403", "not-your-address"], self.shown("refusals", *wanted).split()[:2])
+        for words in (
+            ("--columns", "colour"),
+            ("--follow", "--columns", "colour"),
+            ("--follow", "--node", "x"),
+        ):
+            self.run_("refusals", *words, exit_code=2)
 
     def test_a_stream_that_ends_is_no_success(self) -> None:
         """
@@ -318,6 +335,8 @@ class ActionTests(AdminCommandCase):
 
         self.assertShows(("would change 1 namespace", "msgnode.links: warn"), *words, "--dry-run")
         self.assertShows(("done to 1 namespace", "before: info"), *words)
+        self.assertShows(("the log has info", "msgnode.links: warn, for"), "log-level")
+        self.run_("log-level", "msgnode.links", exit_code=2)
         self.assertEqual("warn", self.net.facts.log_levels.of("msgnode.links.x"))
         self.net.advance(61)
         self.assertEqual("info", self.net.facts.log_levels.of("msgnode.links.x"))

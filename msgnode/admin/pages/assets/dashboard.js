@@ -88,7 +88,8 @@
     draw(element, [samples.slice(1).map((each) => each.at), rate("in"), rate("out")]);
   }
 
-  const PATHS = { o: "/", s: "/sessions", r: "/refusals", t: "/trace", a: "/addresses", n: "/nodes", b: "/bans", p: "/policies" };
+  const PATHS = { o: "/", s: "/sessions", r: "/refusals", t: "/trace", a: "/addresses", n: "/nodes", b: "/bans", p: "/policies",
+    h: "/top", m: "/memory", c: "/config" };
 
   function key(event) {
     const box = document.getElementById("keys-on");

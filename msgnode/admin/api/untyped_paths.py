@@ -1,6 +1,6 @@
 """
-The OpenAPI description of what is no endpoint of the admin API: events, the lines of a trace, policies, and
-links to other domains. Their answers are JSON without a type here; the documents describe them.
+The paths of the admin API whose answers have no type, for its OpenAPI description: events, the lines of a
+trace, policies, and links to other domains. The documents describe the answers.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ JSON, LINES, STREAM = "application/json", "application/x-ndjson", "text/event-st
 TEXT = {"type": "string"}
 
 
-def other_paths(error: dict[str, Any]) -> dict[str, Any]:
+def untyped_paths(error: dict[str, Any]) -> dict[str, Any]:
     """
     The paths; `error` is the schema of a refusal.
     """

@@ -1,0 +1,43 @@
+"""
+Requests to the admin listener for a host that is not one of the node's.
+
+A page that made its own name resolve to this machine (DNS rebinding) has no token, and no cookie for its
+name: a request with a valid token does not come from one. Load balancers get the short `/live` by any name.
+"""
+
+from twisted.web.resource import IResource
+from twisted.web.server import Request
+
+from msgnode.admin.access.named_tokens import ADMIN, METRICS, OPERATOR, POLICY_MANAGER, VIEWER
+from msgnode.admin.admin_tokens import AdminTokens
+from msgnode.admin.health import LivenessResource
+from msgnode.connectors.http.requests import bearer
+from msgnode.protocol.errors import Rejected
+from msgnode.transport.allowed_hosts import Misdirected
+
+LIVE = b"/live"
+
+
+class ForeignHosts:
+    """
+    The exceptions from the check of the host: a valid bearer token, and `/live` in short.
+    """
+
+    def __init__(self, tokens: AdminTokens, live: LivenessResource) -> None:
+        self._tokens = tokens
+        self._live = live
+
+    def resource(self, request: Request, refusal: Rejected) -> IResource | None:
+        """
+        The resource that the request gets in the place of the one that it names; None: it gets that one.
+        """
+        if refusal.code != 421:  # it has no host
+            return Misdirected(refusal)
+        if bearer(request):
+            try:
+                self._tokens.admit(request, METRICS, VIEWER, OPERATOR, POLICY_MANAGER, ADMIN)
+            except Rejected as why:
+                request.responseHeaders.removeHeader(b"WWW-Authenticate")
+                return Misdirected(why if why.code == 429 else refusal)
+            return None
+        return self._live if request.path == LIVE else Misdirected(refusal)
