@@ -52,6 +52,9 @@ class ClusterMember(Member):
         super().__init__(DOMAIN, number, str(number), link, others, chance)
         self.sent_at: dict[str, float] = {}  # by id
         self.heard_when: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self.came_when: list[
+            tuple[float, str, str, int]
+        ] = []  # requests and what it was told: type, id, code
         self.began_anew: list[float] = []
         self.client.told_null = self._begins_anew
         self._again = again
@@ -73,6 +76,9 @@ class ClusterMember(Member):
         if message["type"] == "update":
             kind = str(message["id"]).partition(" ")[0]
             self.heard_when[message["body"]["by"], kind].append(time.time())
+        else:
+            code = message.get("body", {}).get("code", 0)
+            self.came_when.append((time.time(), message["type"], f"{message['from']} {message['id']}", code))
 
     def wrong_from(self, sender: Member) -> dict[str, Numbers]:
         assert isinstance(sender, ClusterMember)
