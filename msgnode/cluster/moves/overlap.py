@@ -46,6 +46,7 @@ class SessionOverlap:
         self._most = most
         self._here: dict[CopyId, int] = {}  # the keys of their messages
         self._late: dict[CopyId, QueuedMessage] = {}  # that came by the other member
+        self._first: dict[bytes, int] = {}  # by instance, of the copies that came by themselves
         self._awaited: set[CopyId] = set()  # those of them of which another copy will come
         self._waiters: list[Deferred[None]] = []
         self._timer: IDelayedCall | None = None
@@ -54,13 +55,22 @@ class SessionOverlap:
         id = self._id_of(message)
         if id is None:
             return True
+        instance, number = id
+        self._first[instance] = min(number, self._first.get(instance, number))
         late = self._late.pop(id, None)
         if late is not None:
-            self._mailbox.withdraw(late)
+            if not self._mailbox.withdraw(late):
+                self.note_early(late)  # the client has not waited for this copy
             self._awaited.discard(id)
             if not self._awaited and self._timer is not None:
                 self._timer.reset(0)  # not at once: this message is being queued
         return id not in self._here
+
+    def follows(self, kept: QueuedMessage) -> bool:
+        if kept.copy not in self._late:
+            return False
+        instance, number = kept.copy
+        return number > self._first.get(instance, number)
 
     def note(self, kept: QueuedMessage) -> None:
         self.note_early(kept)
