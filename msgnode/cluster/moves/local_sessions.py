@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.cluster.moves import session_transfer as transfer
+from msgnode.cluster.moves.coming_copies import ComingCopies
 from msgnode.cluster.moves.node_parts import NoRequests, Parts, Requests
 from msgnode.cluster.moves.overlap import CopyId, SessionOverlap
 from msgnode.cluster.moves.session_holder import Claims, Release
@@ -36,8 +37,8 @@ class LocalSessions:
 
     `refused` says why a client with a claim may not have a session. `own_flushed` fires when all that this
     node has sent is acknowledged, `flushed` when all that members have sent to it and to another one has
-    arrived. `more` is called when there are messages for a session that left; `copy_id` gives the id of a
-    message's copies.
+    arrived, `arrived` when all that they have sent to it has. `more` is called when there are messages for a
+    session that left; `copy_id` gives the id of a message's copies.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class LocalSessions:
         self.more: Callable[[str], None] = lambda name: None
         self.own_flushed: Callable[[], Deferred[None]]
         self.flushed: Callable[[str], Deferred[bool]]
+        self.arrived: Callable[[], Deferred[bool]]
         self.requests: Requests = NoRequests()
         self.has_others: Callable[[str], bool] = lambda name: False  # do other members have the session?
         self.is_any_away: Callable[[], bool] = lambda: False  # a member that will be back
@@ -74,6 +76,7 @@ class LocalSessions:
         self._overlaps: WeakSet[SessionOverlap] = WeakSet()
         self._handed_over: set[bytes] = set()  # by this node, which stops, and not at a client's wish
         self._unflushed: dict[Session, None] = {}
+        self._coming = ComingCopies(clock, lambda: self.arrived(), self._expects, self._all_copies_came)
         self._commits: list[Deferred[None]] = []
 
     def restore(self) -> None:
@@ -157,7 +160,7 @@ class LocalSessions:
         A session began here, and another member has it, too, which does not answer. What that hands over
         later may have come here by itself. If it `is_restored`, any member that is away may have it.
         """
-        self._watch(session)
+        self._watch(session).is_double = True
         session.pause()
         self._clock.callLater(EXPECT_SECONDS, self._still_expects, session, is_restored)
 
@@ -238,7 +241,7 @@ class LocalSessions:
     def messages(self, release: Release, after: int, most_bytes: int) -> list[tuple[int, bytes]]:
         session = self._leaving[release.id]
         session.mailbox.expire()
-        released_at = self._released_at.get(release.id)  # not after a restart
+        released_at = self._released_at.get(release.id, 0)  # after a restart all may be late
         overlap = session.mailbox.overlap
         above = overlap.awaited_above if isinstance(overlap, SessionOverlap) else None
         return transfer.export_messages(session, self._sessions, after, most_bytes, released_at, above)
@@ -394,6 +397,8 @@ class LocalSessions:
                 continue
             if message.copy is not None and not overlap.is_new(message.copy):
                 continue
+            if message.copy is not None and (message.late or overlap.is_double):
+                overlap.may_come(message.copy)
             if not self.requests.is_expected(message.data):
                 continue
             if not message.late or not session.mailbox.is_arriving:
@@ -461,10 +466,23 @@ class LocalSessions:
             session.mailbox.end_arrival()
         if session.move is not None:
             session.move.behind = 0
-        if session.sid not in self._sessions.released:
+        overlap = session.mailbox.overlap
+        if isinstance(overlap, SessionOverlap) and overlap.expects:
+            self._coming.wait(session)
+        elif session.sid not in self._sessions.released:
             session.mailbox.overlap = None
         if not session.ended:
             session.write_state()
+            self.flush(session)
+
+    def _expects(self, session: Session) -> bool:
+        overlap = session.mailbox.overlap
+        return isinstance(overlap, SessionOverlap) and overlap.expects and not session.ended
+
+    def _all_copies_came(self, session: Session) -> None:
+        is_held = not session.ended and session.sid not in self._sessions.released
+        if is_held and not self._is_arriving(session):
+            session.mailbox.overlap = None
             self.flush(session)
 
     def _is_arriving(self, session: Session) -> bool:

@@ -40,6 +40,7 @@ class SessionOverlap:
     ) -> None:
         # Of messages with higher keys the new holder gets a copy by itself, too.
         self.awaited_above: int | None = None
+        self.is_double = False  # did both members hold the session at the same time?
         self._mailbox = mailbox
         self._id_of = id_of
         self._collected = collected
@@ -48,6 +49,7 @@ class SessionOverlap:
         self._late: dict[CopyId, QueuedMessage] = {}  # that came by the other member
         self._first: dict[bytes, int] = {}  # by instance, of the copies that came by themselves
         self._awaited: set[CopyId] = set()  # those of them of which another copy will come
+        self._coming: set[CopyId] = set()  # of those that the other member has sent, the ones that may come
         self._waiters: list[Deferred[None]] = []
         self._timer: IDelayedCall | None = None
 
@@ -57,6 +59,7 @@ class SessionOverlap:
             return True
         instance, number = id
         self._first[instance] = min(number, self._first.get(instance, number))
+        self._coming.discard(id)
         late = self._late.pop(id, None)
         if late is not None:
             if not self._mailbox.withdraw(late):
@@ -107,6 +110,20 @@ class SessionOverlap:
         Is this message of the other member not here yet?
         """
         return id not in self._here and id not in self._late
+
+    def may_come(self, id: CopyId) -> None:
+        """
+        Notes that a copy which the other member has sent may come here by itself.
+        """
+        if id not in self._here and len(self._coming) < self._most():
+            self._coming.add(id)
+
+    @property
+    def expects(self) -> bool:
+        """
+        May a copy come here by itself that the other member has sent?
+        """
+        return bool(self._coming)
 
     def note_late(self, id: CopyId, kept: QueuedMessage, is_awaited: bool = False) -> None:
         """
