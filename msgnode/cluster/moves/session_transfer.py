@@ -246,6 +246,11 @@ def merge_messages(state: State, session: Session, sessions: Sessions) -> None:
     if session.move is None:
         session.move = SessionMove()
     session.move.claims = {**state.claims, **session.move.claims}
+    outbox = session.mailbox.outbox
+    for epoch, received in state.claims.items():
+        if outbox is not None and outbox.epoch == epoch and received > outbox.acknowledged:
+            outbox.acknowledge(min(received, outbox.last))
+        session.mailbox.drop_claimed(epoch, received)
     for message in state.sent:
         if state.record.outbox is not None:
             message.copy = sent_id(state.record.outbox.epoch, message.number)
