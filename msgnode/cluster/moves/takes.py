@@ -46,8 +46,7 @@ class _Request(msgspec.Struct, eq=False):
 class Takes:
     """
     The requests under way, one for each session, within a bound. `ended` is called with the kind of each
-    outcome, and the seconds that it took. `leaves_to`: is a session on its way from here to that member, which
-    may not have heard of it?
+    outcome, and the seconds that it took. `leaves_to`: is a session on its way from here to that member?
     """
 
     def __init__(
