@@ -87,6 +87,10 @@ class LocalSessions:
             if session.move is not None:
                 self._leaving[bytes.fromhex(session.move.id)] = session
                 self._watch(session)
+        last = {release.name: release.id for release in self.releases()}
+        for id, session in self._leaving.items():
+            if id != last[session.runtime] or self._sessions.get(session.runtime) is not None:
+                self._leave_routes(id, session)
         for session in [*self._sessions, *self._sessions.released.values()]:
             if session.move is None:
                 continue
@@ -118,8 +122,11 @@ class LocalSessions:
         """
         for id, session in self._leaving.items():
             if session.runtime == name and id not in self._left_bindings:
-                self._left_bindings[id] = dict(session.bindings)
-                self._node.routes.forget(session)
+                self._leave_routes(id, session)
+
+    def _leave_routes(self, id: bytes, session: Session) -> None:
+        self._left_bindings[id] = dict(session.bindings)
+        self._node.routes.forget(session)
 
     def _watch(self, session: Session) -> SessionOverlap:
         """
@@ -268,8 +275,7 @@ class LocalSessions:
         if not self._flushing[release.id]:
             return False
         if release.id not in self._left_bindings:
-            self._left_bindings[release.id] = dict(session.bindings)
-            self._node.routes.forget(session)
+            self._leave_routes(release.id, session)
         return True
 
     def _all_arrived(self, is_late: bool, release: Release) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.support.cluster_durable import NAMES, DurableWorld
 
-A, B, _ = NAMES
+A, B, C = NAMES
 S, OTHER = "runtime://example.org/1", "runtime://example.org/2"
 
 
@@ -30,3 +30,26 @@ def test_client_that_comes_back_before_its_session_has_left_keeps_it(tmp_path: P
 
     assert client.is_open
     assert [True, True] == client.recovered
+
+
+def test_session_that_came_back_is_bound_once_after_a_restart(tmp_path: Path) -> None:
+    """
+    A node to which a session came back while it was handing it over, and which is started again before the
+    end of that, gives it each publication of its clients once.
+    """
+    world = DurableWorld(tmp_path)
+    client = world.client(S)
+    client.connect(A)
+    world.run(1)
+    world.stop(C)
+    client.connect(B)
+    world.run(0.02)
+    world.members[B].sessions.drain()
+    world.run(3)
+
+    world.kill(A)
+    world.start(A)
+    world.publish(A, S, 5)
+    world.heal()
+
+    assert world.published[S] == sorted(client.got)
