@@ -240,7 +240,8 @@ class LocalSessions:
 
     def _export(self, session: Session, release: Release) -> bytes:
         registered, asked = self._node.registered.of(session), self.requests.awaited_of(session)
-        return transfer.export_state(session, self._sessions, registered, self._bindings(release.id), asked)
+        bindings, copies = self._bindings(release.id), self._watch(session).delivered()
+        return transfer.export_state(session, self._sessions, registered, bindings, asked, copies)
 
     def _bindings(self, id: bytes) -> dict[str, int]:
         return self._left_bindings.get(id, self._leaving[id].bindings)
@@ -358,6 +359,7 @@ class LocalSessions:
             self._begin_arrival(session, handover)
             steps = transfer.bind(found, session, self._node)
             transfer.merge_messages(found, session, self._sessions)
+        self._watch(session).adopt(found.copies)
         for url in found.registered:
             shown = session.proof
             self._node.registered.restore(session, url, shown.user if shown is not None else session.identity)

@@ -22,6 +22,7 @@ from msgnode.sessions.queue import QueuedMessage
 AWAITED_SECONDS = 1.0
 
 CopyId = tuple[bytes, int]
+Copies = list[tuple[bytes, list[int]]]  # numbers by instance
 
 
 class SessionOverlap:
@@ -84,6 +85,32 @@ class SessionOverlap:
         Notes the copies of before a restart, by key.
         """
         self._here |= {id: key for key, id in copies.items()}
+        self._limit()
+
+    def delivered(self) -> Copies:
+        """
+        The ids of copies that are not queued any more: those that the client has had.
+        """
+        waiting = {kept.copy for kept in self._mailbox.waiting_messages()}
+        found: dict[bytes, list[int]] = {}
+        for instance, number in [id for id in self._here if id not in waiting]:
+            found.setdefault(instance, []).append(number)
+        return list(found.items())
+
+    def adopt(self, copies: Copies) -> None:
+        """
+        Notes what the client has had at another node, from which its session comes.
+        """
+        mailbox = self._mailbox
+        for instance, numbers in copies:
+            keyed: list[tuple[int, int]] = []
+            for number in numbers:
+                if (instance, number) not in self._here:
+                    mailbox.last_key += 1
+                    keyed.append((mailbox.last_key, number))
+                    self._here[instance, number] = mailbox.last_key
+            if keyed:
+                mailbox.journal.copies(mailbox.sid, instance, keyed)
         self._limit()
 
     def note_early(self, kept: QueuedMessage) -> None:

@@ -53,3 +53,25 @@ def test_session_that_came_back_is_bound_once_after_a_restart(tmp_path: Path) ->
     world.heal()
 
     assert world.published[S] == sorted(client.got)
+
+
+def test_client_that_comes_back_gets_nothing_that_it_had_elsewhere(tmp_path: Path) -> None:
+    """
+    A publication that a client got at one node comes once, although its session is at a third node by then,
+    or at the first again, when the copy comes to the first that had been sent there.
+    """
+    world = DurableWorld(tmp_path)
+    client = world.client(S)
+    client.connect(A)
+    world.run(1)
+    world.slow.add((C, A))
+    world.publish(C, S, 4)
+    for name in (C, B, A):
+        client.connect(name)
+        world.run(3)
+        world.publish(C, S, 4)
+        world.run(1)
+    world.slow.clear()
+    world.heal()
+
+    assert sorted(world.published[S]) == sorted(client.got)
