@@ -592,6 +592,7 @@ class Node:
         for address in self.routes.addresses():
             members.bound(address)
         self._router.cluster = self.routes.held = members
+        self._flow_offers.awaits = members.awaits
         self.owners.is_held_elsewhere = members.is_held_elsewhere
         self.data_plane.change_all()
 

@@ -200,6 +200,17 @@ class ClusterMembers(HeldAddresses, Protocol):
         says that this node holds it.
         """
 
+    def passed_here(self, message: Message) -> bool:
+        """
+        Notes a message of a client here to sessions here. False if it is a response to a request that was
+        answered in its place: its recipient was at another member then.
+        """
+
+    def awaits(self, session: Session, address: str) -> bool:
+        """
+        Does the session wait for an answer of the address to a request that went to another member?
+        """
+
     def send(self, message: Message, session: Session, node: str) -> None:
         """
         Sends a message to the only member that holds its address. Raises Rejected.

@@ -4,6 +4,8 @@ Flow offers: the node shows the data plane what it decided, so that the decision
 Only what is offered is ever repeated.  Whatever is new or unusual is not, and is decided again each time.
 """
 
+from collections.abc import Callable
+
 from msgnode.bus.delivery import DeliveryObserver
 from msgnode.config.schema import Config
 from msgnode.policy.enforcement.points import Policy
@@ -24,6 +26,9 @@ class FlowOffers:
 
     def __init__(self, config: Config, data_plane: DataPlane, rates: RateLimiter, is_logged: bool) -> None:
         self.refused: tuple[str, ...] = ()
+        # Does the session wait for an answer of an address that was at another node when it asked? Then it is
+        # noted.
+        self.awaits: Callable[[Session, str], bool] = lambda session, address: False
         self.observer: DeliveryObserver | None = None  # what it wants to see is not offered
         self._config = config
         self._data_plane = data_plane
@@ -54,6 +59,8 @@ class FlowOffers:
         if inbox is not None and not inbox.is_current:
             return
         if message.receipt or message.forward or message.waiting:
+            return
+        if message.type.lower() == "response" and self.awaits(recipients[0], message.from_):
             return
         if len(recipients) > self._config.limits.recipients_at_once:
             return

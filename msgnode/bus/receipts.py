@@ -58,6 +58,8 @@ class Receipts:
     def __init__(self, routes: RoutingTable, answers: Callable[[], bool] = lambda: False) -> None:
         # Sends a receipt or an answer to the other node of the domain to which its session has moved.
         self.send_elsewhere: Callable[[Message], object] = lambda message: None
+        # False for an answer in place of another one that was given, perhaps by another node.
+        self.is_expected: Callable[[Message], bool] = lambda answer: True
         self._answers = answers
         self._routes = routes
         self._late: deque[tuple[bytes, int, int]] = deque()
@@ -138,15 +140,16 @@ class Receipts:
         """
         return (self._answers() or session.is_node or elsewhere) and is_awaited(message)
 
-    @staticmethod
-    def _answer(message: Message, code: int, reason: str, session: Session) -> None:
+    def _answer(self, message: Message, code: int, reason: str, session: Session) -> None:
         """
         The code is 404: after 408 and 500 the deployed runtimes repeat the request ten times at once.
 
         A sender of another domain gets 507 if there is no room.
         """
         instead = 507 if session.is_node and code in (503, 507) else 404
-        session.deliver(_undelivered(message, code, reason, instead))
+        answer = _undelivered(message, code, reason, instead)
+        if self.is_expected(answer):
+            session.deliver(answer)
 
 
 def _receipt(message: Message, code: int, recipients: int, reason: str = "", text: str = "") -> Message:

@@ -174,6 +174,9 @@ class Router:
         if session.is_node and recipients and self.foreign is not None:
             recipients = self.foreign.permitted(message, recipients, session)
         if self.cluster is not None:
+            if recipients and not self.cluster.passed_here(message):
+                message.outcome, message.reason = "dropped", "old-answer"
+                return None
             nodes = self.cluster.holders(to, bool(recipients))
             if nodes and session.is_node and self.foreign is not None:
                 nodes = self.foreign.permitted_members(message, nodes)
@@ -398,6 +401,9 @@ class Router:
         if session.is_node and recipients and self.foreign is not None:
             recipients = self.foreign.permitted(message, recipients, session)
         if self.cluster is not None:
+            if recipients and not self.cluster.passed_here(message):
+                message.outcome, message.reason = "dropped", "old-answer"
+                return None
             nodes = self.cluster.holders(to, bool(recipients))
             if nodes and session.is_node and self.foreign is not None:
                 nodes = self.foreign.permitted_members(message, nodes)

@@ -116,6 +116,11 @@ class Overlap(Protocol):
         False if the other copy is here.
         """
 
+    def follows(self, kept: QueuedMessage) -> bool:
+        """
+        Has the other node sent this copy, and has an earlier message of the same source come here by itself?
+        """
+
     def note(self, kept: QueuedMessage) -> None:
         """
         Notes a message that is queued, by the id of its copies.
@@ -614,13 +619,31 @@ class Mailbox:
         moved = sorted(behind or (), key=lambda each: each.key)
         if behind is not None:
             behind.clear()
-        for kept in moved:
+        overlap = self.overlap
+        last = [kept for kept in moved if overlap is not None and overlap.follows(kept)]
+        keys = {kept.key for kept in last}
+        for kept in [kept for kept in moved if kept.key not in keys]:
             if self._queue is None:
                 self._queue = self._host.make_queue()
             for other in self._queue.put(kept):
                 self._host.counts.overflowed += 1
                 self.drop(other, 503)
             self._expire_in_time(kept)  # what is behind others does not expire
+        for kept in last:
+            self._put_last(kept)
+
+    def _put_last(self, kept: QueuedMessage) -> None:
+        """
+        Queues a message that is in the journal again, after all others.
+        """
+        data = self.read_back(kept)
+        self.journal.remove(self.sid, kept, missed=False)
+        if data is None:
+            return
+        self.last_key += 1
+        kept.key, kept.data = self.last_key, data
+        self._expire_in_time(kept)
+        self._requeue(kept)
 
     def adopt_late(
         self,
@@ -642,12 +665,15 @@ class Mailbox:
         self._requeue(kept, self._behind)
         return kept
 
-    def withdraw(self, kept: QueuedMessage) -> None:
+    def withdraw(self, kept: QueuedMessage) -> bool:
         """
-        Removes a message that `adopt_late` has put in: another copy of it is here.
+        Removes a message that `adopt_late` has put in: another copy of it is here. False if that was queued
+        or sent meanwhile.
         """
-        if self._behind is not None and self._behind.discard(kept):
-            self.journal.remove(self.sid, kept, missed=False)
+        if self._behind is None or not self._behind.discard(kept):
+            return False
+        self.journal.remove(self.sid, kept, missed=False)
+        return True
 
     def _write_behind_again(self) -> None:
         """

@@ -76,6 +76,18 @@ class OfferTests(FlowCase):
 
         self.assertEqual([], self.flows())
 
+    def test_answers_that_are_noted(self) -> None:
+        """
+        A response from an address that was at another node when the recipient asked is not offered.
+        """
+        offers = self.node.router.flow_offers
+        assert offers is not None
+        offers.awaits = lambda session, address: (session.runtime, address) == (NAMES[1], NAMES[0])
+        self.send(self.ann, NAMES[0], NAMES[1], type="response")
+        self.send(self.bob, NAMES[1], NAMES[0], type="response")
+
+        self.assertEqual([(NAMES[1], NAMES[0])], self.flows())
+
     def test_waiting_recipient(self) -> None:
         """
         What is queued for a recipient is not offered.

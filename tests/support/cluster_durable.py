@@ -526,6 +526,7 @@ class DurableWorld:
         Everything runs again, and all clients have come back.
         """
         self.cluster.cut_links.clear()
+        self.slow.clear()
         for name in NAMES:
             self.resume(name)
             self.start(name)

@@ -11,6 +11,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.cluster.moves import session_transfer as transfer
+from msgnode.cluster.moves.coming_copies import ComingCopies
 from msgnode.cluster.moves.node_parts import NoRequests, Parts, Requests
 from msgnode.cluster.moves.overlap import CopyBudget, CopyId, SessionOverlap
 from msgnode.cluster.moves.session_holder import Claims, Release
@@ -34,8 +35,8 @@ class LocalSessions:
 
     `refused` says why a client with a claim may not have a session. `own_flushed` fires when all that this
     node has sent is acknowledged, `flushed` when all that members have sent to it and to another one has
-    arrived. `more` is called when there are messages for a session that left; `copy_id` gives the id of a
-    message's copies.
+    arrived, `arrived` when all that they have sent to it has. `more` is called when there are messages for a
+    session that left; `copy_id` gives the id of a message's copies.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class LocalSessions:
         self.more: Callable[[str], None] = lambda name: None
         self.own_flushed: Callable[[], Deferred[None]]
         self.flushed: Callable[[str], Deferred[bool]]
+        self.arrived: Callable[[], Deferred[bool]]
         self.requests: Requests = NoRequests()
         self.has_others: Callable[[str], bool] = lambda name: False  # do other members have the session?
         self.is_any_away: Callable[[], bool] = lambda: False  # a member that will be back
@@ -71,6 +73,7 @@ class LocalSessions:
         self._over: dict[str, int] = {}  # handovers to sessions that have left: their last keys
         self._handed_over: set[bytes] = set()  # by this node, which stops, and not at a client's wish
         self._unflushed: dict[Session, None] = {}
+        self._coming = ComingCopies(clock, lambda: self.arrived(), self._expects, self._all_copies_came)
         self._commits: list[Deferred[None]] = []
 
     def restore(self) -> None:
@@ -81,6 +84,10 @@ class LocalSessions:
             if session.move is not None:
                 self._leaving[bytes.fromhex(session.move.id)] = session
                 self._watch(session)
+        last = {release.name: release.id for release in self.releases()}
+        for id, session in self._leaving.items():
+            if id != last[session.runtime] or self._sessions.get(session.runtime) is not None:
+                self._leave_routes(id, session)
         for session in [*self._sessions, *self._sessions.released.values()]:
             if session.move is None:
                 continue
@@ -119,8 +126,11 @@ class LocalSessions:
         """
         for id, session in self._leaving.items():
             if session.runtime == name and id not in self._left_bindings:
-                self._left_bindings[id] = dict(session.bindings)
-                self._node.routes.forget(session)
+                self._leave_routes(id, session)
+
+    def _leave_routes(self, id: bytes, session: Session) -> None:
+        self._left_bindings[id] = dict(session.bindings)
+        self._node.routes.forget(session)
 
     def _watch(self, session: Session) -> SessionOverlap:
         """
@@ -157,7 +167,7 @@ class LocalSessions:
         A session began here, and another member has it, too, which does not answer. What that hands over
         later may have come here by itself. If it `is_restored`, any member that is away may have it.
         """
-        self._watch(session)
+        self._watch(session).is_double = True
         session.pause()
         self._clock.callLater(EXPECT_SECONDS, self._still_expects, session, is_restored)
 
@@ -230,7 +240,8 @@ class LocalSessions:
 
     def _export(self, session: Session, release: Release) -> bytes:
         registered, asked = self._node.registered.of(session), self.requests.awaited_of(session)
-        return transfer.export_state(session, self._sessions, registered, self._bindings(release.id), asked)
+        bindings, copies = self._bindings(release.id), self._watch(session).delivered()
+        return transfer.export_state(session, self._sessions, registered, bindings, asked, copies)
 
     def _bindings(self, id: bytes) -> dict[str, int]:
         return self._left_bindings.get(id, self._leaving[id].bindings)
@@ -238,7 +249,7 @@ class LocalSessions:
     def messages(self, release: Release, after: int, most_bytes: int) -> list[tuple[int, bytes]]:
         session = self._leaving[release.id]
         session.mailbox.expire()
-        released_at = self._released_at.get(release.id)  # not after a restart
+        released_at = self._released_at.get(release.id, 0)  # after a restart all may be late
         overlap = session.mailbox.overlap
         above = overlap.awaited_above if isinstance(overlap, SessionOverlap) else None
         return transfer.export_messages(session, self._sessions, after, most_bytes, released_at, above)
@@ -265,8 +276,7 @@ class LocalSessions:
         if not self._flushing[release.id]:
             return False
         if release.id not in self._left_bindings:
-            self._left_bindings[release.id] = dict(session.bindings)
-            self._node.routes.forget(session)
+            self._leave_routes(release.id, session)
         return True
 
     def _all_arrived(self, is_late: bool, release: Release) -> None:
@@ -349,6 +359,7 @@ class LocalSessions:
             self._begin_arrival(session, handover)
             steps = transfer.bind(found, session, self._node)
             transfer.merge_messages(found, session, self._sessions)
+        self._watch(session).adopt(found.copies)
         for url in found.registered:
             shown = session.proof
             self._node.registered.restore(session, url, shown.user if shown is not None else session.identity)
@@ -394,6 +405,8 @@ class LocalSessions:
                 continue
             if message.copy is not None and not overlap.is_new(message.copy):
                 continue
+            if message.copy is not None and (message.late or overlap.is_double):
+                overlap.may_come(message.copy)
             if not self.requests.is_expected(message.data):
                 continue
             if not message.late or not session.mailbox.is_arriving:
@@ -461,10 +474,23 @@ class LocalSessions:
             session.mailbox.end_arrival()
         if session.move is not None:
             session.move.behind = 0
-        if session.sid not in self._sessions.released:
+        overlap = session.mailbox.overlap
+        if isinstance(overlap, SessionOverlap) and overlap.expects:
+            self._coming.wait(session)
+        elif session.sid not in self._sessions.released:
             session.mailbox.overlap = None
         if not session.ended:
             session.write_state()
+            self.flush(session)
+
+    def _expects(self, session: Session) -> bool:
+        overlap = session.mailbox.overlap
+        return isinstance(overlap, SessionOverlap) and overlap.expects and not session.ended
+
+    def _all_copies_came(self, session: Session) -> None:
+        is_held = not session.ended and session.sid not in self._sessions.released
+        if is_held and not self._is_arriving(session):
+            session.mailbox.overlap = None
             self.flush(session)
 
     def _is_arriving(self, session: Session) -> bool:

@@ -23,7 +23,7 @@ from msgnode.cluster.moves.departures import Departures
 from msgnode.cluster.moves.flushing import Flushing
 from msgnode.cluster.moves.handover import Handover
 from msgnode.cluster.moves.session_holder import Release, SessionHolder
-from msgnode.cluster.moves.takes import TAKEN, Outcome, Takes
+from msgnode.cluster.moves.takes import NOT_HERE, TAKEN, Outcome, Takes
 from msgnode.cluster.moves.wire import (
     HEAD_BYTES,
     PART_BYTES,
@@ -49,7 +49,6 @@ TICK_SECONDS = 1.0
 MAX_MOVES = 10_000  # requests under way, and arrivals
 MAX_MEMBERS = 64
 ID_BYTES = 8
-NOT_HERE = 404
 
 
 class SessionDirectory(Protocol):
@@ -124,10 +123,10 @@ class Moves:
         self._random_bytes = random_bytes
         self._known: dict[str, Departures] = {}
         self._by_name: dict[str, list[Handover]] = {}  # the newest last
-        self._releasing: set[str] = set()  # names whose release is not on disk yet
+        self._releasing: dict[str, Release] = {}  # by name, which are not on disk yet
         self._unreleased: set[str] = set()  # names whose release could not be written
         self.taking_seconds = 0.0  # of all that were taken
-        self._takes = Takes(members.node, clock, self._reply, most, self._took)
+        self._takes = Takes(members.node, clock, self._reply, most, self._took, self._leaves_to)
         self._arrivals = Arrivals(members.node, holder, self._reply, self._imported, most, settled)
         self._logged: set[str] = set()
         self.introduction = Introduction("", True)  # of this node, to members
@@ -190,7 +189,7 @@ class Moves:
         are members that said so when they were asked. The result comes after 2 s at most, and never fails.
         """
         holders = [(0, node) for node in found]
-        holders += [(each.release.generation, each.release.to) for each in self._by_name.get(name, ())]
+        holders += [(each.generation, each.to) for each in self._leaving(name)]
         holders += self._directory.other_holders(name)
         if not holders:
             return None
@@ -209,7 +208,15 @@ class Moves:
         """
         Is a session of that name being handed over to another member?
         """
-        return name in self._by_name
+        return name in self._by_name or name in self._releasing
+
+    def _leaving(self, name: str) -> list[Release]:
+        found = [handover.release for handover in self._by_name.get(name, ())]
+        releasing = self._releasing.get(name)
+        return found if releasing is None else [*found, releasing]
+
+    def _leaves_to(self, name: str, node: str) -> bool:
+        return any(release.to == node for release in self._leaving(name))
 
     def compare(self, name: str) -> None:
         """
@@ -254,13 +261,13 @@ class Moves:
 
     def _release(self, name: str, generation: int, to: str) -> None:
         release = Release(self._random_bytes(ID_BYTES), name, generation, to)
-        self._releasing.add(name)
+        self._releasing[name] = release
         self._holder.release(release).addCallbacks(
             self._released, self._not_released, (release,), {}, (release,)
         )
 
     def _released(self, done: None, release: Release) -> None:
-        self._releasing.discard(release.name)
+        self._releasing.pop(release.name, None)
         self.counts.released += 1
         self._hand_over(release)
         self.compare(release.name)  # a client may have begun it again meanwhile
@@ -269,7 +276,7 @@ class Moves:
         """
         The disk fails. The session is held until the release can be written, or is asked for again.
         """
-        self._releasing.discard(release.name)
+        self._releasing.pop(release.name, None)
         self._unreleased.add(release.name)
         self.counts.unwritten += 1
         log.warn(

@@ -26,6 +26,7 @@ AWAITED_SECONDS = 1.0
 MAX_COPIES = 500_000  # whose ids are remembered, for all sessions together
 
 CopyId = tuple[bytes, int]
+Copies = list[tuple[bytes, list[int]]]  # numbers by instance
 
 
 class CopyBudget:
@@ -88,13 +89,16 @@ class SessionOverlap:
     ) -> None:
         # Of messages with higher keys the new holder gets a copy by itself, too.
         self.awaited_above: int | None = None
+        self.is_double = False  # did both members hold the session at the same time?
         self._mailbox = mailbox
         self._id_of = id_of
         self._collected = collected
         self._budget = budget
         self._here: dict[CopyId, int] = {}  # the keys of their messages
         self._late: dict[CopyId, QueuedMessage] = {}  # that came by the other member
+        self._first: dict[bytes, int] = {}  # by instance, of the copies that came by themselves
         self._awaited: set[CopyId] = set()  # those of them of which another copy will come
+        self._coming: set[CopyId] = set()  # of those that the other member has sent, the ones that may come
         self._waiters: list[Deferred[None]] = []
         self._timer: IDelayedCall | None = None
 
@@ -105,13 +109,23 @@ class SessionOverlap:
         id = self._id_of(message)
         if id is None:
             return True
+        instance, number = id
+        self._first[instance] = min(number, self._first.get(instance, number))
+        self._coming.discard(id)
         late = self._late.pop(id, None)
         if late is not None:
-            self._mailbox.withdraw(late)
+            if not self._mailbox.withdraw(late):
+                self.note_early(late)  # the client has not waited for this copy
             self._awaited.discard(id)
             if not self._awaited and self._timer is not None:
                 self._timer.reset(0)  # not at once: this message is being queued
         return id not in self._here
+
+    def follows(self, kept: QueuedMessage) -> bool:
+        if kept.copy not in self._late:
+            return False
+        instance, number = kept.copy
+        return number > self._first.get(instance, number)
 
     def note(self, kept: QueuedMessage) -> None:
         self.note_early(kept)
@@ -123,6 +137,32 @@ class SessionOverlap:
         """
         self._here |= {id: key for key, id in copies.items()}
         self._budget.resized(self)
+
+    def delivered(self) -> Copies:
+        """
+        The ids of copies that are not queued any more: those that the client has had.
+        """
+        waiting = {kept.copy for kept in self._mailbox.waiting_messages()}
+        found: dict[bytes, list[int]] = {}
+        for instance, number in [id for id in self._here if id not in waiting]:
+            found.setdefault(instance, []).append(number)
+        return list(found.items())
+
+    def adopt(self, copies: Copies) -> None:
+        """
+        Notes what the client has had at another node, from which its session comes.
+        """
+        mailbox = self._mailbox
+        for instance, numbers in copies:
+            keyed: list[tuple[int, int]] = []
+            for number in numbers:
+                if (instance, number) not in self._here:
+                    mailbox.last_key += 1
+                    keyed.append((mailbox.last_key, number))
+                    self._here[instance, number] = mailbox.last_key
+            if keyed:
+                mailbox.journal.copies(mailbox.sid, instance, keyed)
+        self._limit()
 
     def note_early(self, kept: QueuedMessage) -> None:
         """
@@ -153,6 +193,20 @@ class SessionOverlap:
         Is this message of the other member not here yet?
         """
         return id not in self._here and id not in self._late
+
+    def may_come(self, id: CopyId) -> None:
+        """
+        Notes that a copy which the other member has sent may come here by itself.
+        """
+        if id not in self._here and len(self._coming) < self._most():
+            self._coming.add(id)
+
+    @property
+    def expects(self) -> bool:
+        """
+        May a copy come here by itself that the other member has sent?
+        """
+        return bool(self._coming)
 
     def note_late(self, id: CopyId, kept: QueuedMessage, is_awaited: bool = False) -> None:
         """

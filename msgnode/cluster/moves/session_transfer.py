@@ -23,6 +23,9 @@ from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import Sessions
 from msgnode.structures.time_slices import ADDRESSES
 
+MAX_INSTANCES = 1000  # of members that sent copies
+
+Instance = Annotated[bytes, Meta(max_length=64)]
 CopyId = tuple[Annotated[bytes, Meta(max_length=64)], int]
 
 
@@ -73,7 +76,8 @@ class Record(msgspec.Struct):
 
 class State(msgspec.Struct):
     """
-    A session without its queue. `received` counts the messages of its client.
+    A session without its queue. `received` counts the messages of its client; `copies` are the ids of those
+    that it has had, of which other copies may come.
     """
 
     record: Record
@@ -86,6 +90,7 @@ class State(msgspec.Struct):
     claims: dict[str, Counter] = {}
     registered: list[Address] = []
     asked: Annotated[list[MovedRequest], Meta(max_length=MAX_MOVED)] = []
+    copies: Annotated[list[tuple[Instance, list[Counter]]], Meta(max_length=MAX_INSTANCES)] = []
 
 
 class Bindings(Protocol):
@@ -119,10 +124,12 @@ def export_state(
     registered: list[str] | None = None,
     bindings: Mapping[str, int] | None = None,
     asked: list[MovedRequest] | None = None,
+    copies: list[tuple[bytes, list[int]]] | None = None,
 ) -> bytes:
     """
-    The state of the session, with the addresses that it has registered, the requests that it `asked`, and its
-    bindings unless others are given. OSError if a message cannot be read back.
+    The state of the session, with the addresses that it has registered, the requests that it `asked`, the
+    `copies` that it has had, and its bindings unless others are given. OSError if a message cannot be read
+    back.
     """
     bindings = session.bindings if bindings is None else bindings
     mailbox = session.mailbox
@@ -143,6 +150,7 @@ def export_state(
         claims=session.move.claims if session.move is not None else {},
         registered=registered or [],
         asked=asked or [],
+        copies=(copies or [])[:MAX_INSTANCES],
     )
     return msgspec.msgpack.encode(state)
 
@@ -246,6 +254,11 @@ def merge_messages(state: State, session: Session, sessions: Sessions) -> None:
     if session.move is None:
         session.move = SessionMove()
     session.move.claims = {**state.claims, **session.move.claims}
+    outbox = session.mailbox.outbox
+    for epoch, received in state.claims.items():
+        if outbox is not None and outbox.epoch == epoch and received > outbox.acknowledged:
+            outbox.acknowledge(min(received, outbox.last))
+        session.mailbox.drop_claimed(epoch, received)
     for message in state.sent:
         if state.record.outbox is not None:
             message.copy = sent_id(state.record.outbox.epoch, message.number)

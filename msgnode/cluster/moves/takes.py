@@ -12,6 +12,7 @@ from msgnode.cluster.moves.wire import Answer, AnyStatement, Take
 
 TAKE_SECONDS = 2.0
 RETRY_SECONDS = 0.1
+NOT_HERE = 404
 
 TAKEN, REFUSED, GONE, UNANSWERED = "taken", "refused", "gone", "unanswered"
 FULL = "full"  # it was refused, because too many are under way
@@ -45,7 +46,7 @@ class _Request(msgspec.Struct, eq=False):
 class Takes:
     """
     The requests under way, one for each session, within a bound. `ended` is called with the kind of each
-    outcome, and the seconds that it took.
+    outcome, and the seconds that it took. `leaves_to`: is a session on its way from here to that member?
     """
 
     def __init__(
@@ -55,7 +56,9 @@ class Takes:
         send: Callable[[str, AnyStatement], None],
         most: int,
         ended: Callable[[str, float], object],
+        leaves_to: Callable[[str, str], bool],
     ) -> None:
+        self._leaves_to = leaves_to
         self._ended = ended
         self._node = node
         self._clock = clock
@@ -98,8 +101,9 @@ class Takes:
         if request is None or request.node != of:
             return
         request.generation = max(request.generation, answer.generation)
-        if answer.code:
-            kind = GONE if answer.code == 404 else REFUSED
+        is_early = answer.code == NOT_HERE and self._leaves_to(request.name, of)
+        if answer.code and not is_early:
+            kind = GONE if answer.code == NOT_HERE else REFUSED
             self._finish(answer.id, Outcome(kind, request.generation, answer.code, answer.reason))
         elif answer.node != self._node:  # else it is on its way
             request.node = answer.node or of

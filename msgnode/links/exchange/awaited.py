@@ -169,6 +169,25 @@ class AwaitedAnswers:
             self._told.add(digest)
         return True
 
+    def passed_here(self, message: Message) -> bool:
+        """
+        Notes a message from a client of this node to another one. False for a response that comes too late. A
+        request may have an id that was used before.
+        """
+        if not (len(self._table) or len(self._told)):
+            return True
+        if message.type.lower() == "response":
+            return self.answered(message)
+        if len(self._told) and isinstance(message.to, str) and is_awaited(message):
+            self._told.discard(digest_of((message.from_, message.id, message.to)))
+        return True
+
+    def awaits(self, sid: int, to: str) -> bool:
+        """
+        Does the session with that sid wait for an answer of the address?
+        """
+        return any(asked == to for _, (_, asked) in self._table.of(sid, sid))
+
     @property
     def has_told(self) -> bool:
         """

@@ -243,6 +243,68 @@ def test_answer_where_the_sender_is_counts_while_the_earlier_node_hands_over(wor
     assert [200] == world.ann.codes
 
 
+def test_answer_at_the_senders_node_counts_after_the_sender_moves_on(world: World) -> None:
+    """
+    A sender that was answered by a client of its own node, which had moved there, gets no other answer at its
+    next node when the node dies that had got the request.
+    """
+    world.ann.ask(BOB)
+    world.run(0.1)
+    world.go(world.bob, A)
+    world.bob.answer()
+    world.run(1)
+
+    world.go(world.ann, B)
+    world.kill(C)
+    world.run(OVERDUE_SECONDS)
+
+    assert [200] == world.ann.codes
+
+
+def test_request_that_expired_at_the_senders_node_is_answered_once(world: World) -> None:
+    """
+    A request that came to the sender's node with its recipient, and expired there, was answered by that.
+    """
+    world.bob.drop()
+    world.ann.ask(BOB)
+    world.run(0.5)
+    world.members[C].sessions.moves.hand_over(BOB, A)
+    world.run(OVERDUE_SECONDS)
+    before = list(world.ann.codes)
+
+    world.go(world.ann, B)
+    world.kill(C)
+    world.run(OVERDUE_SECONDS)
+
+    assert [404] == before
+    assert [404] == world.ann.codes
+
+
+def test_answer_at_the_senders_node_may_be_too_late(world: World) -> None:
+    """
+    A sender that was told that nothing is known of its request does not get the answer later, although the
+    recipient, which had it, has come to the sender's node; but that of its next request with the same id.
+    """
+    world.unheard.add((A, C))
+    world.ann.ask(BOB)
+    world.run(0.1)
+    world.go(world.bob, A)
+    world.give_up(A, C)
+    world.run(1)
+    world.bob.answer()
+    world.run(1)
+    before = list(world.ann.codes)
+
+    world.bob.requests.clear()
+    world.ann.ask(BOB)
+    world.run(0.1)
+    world.bob.answer()
+    world.run(1)
+
+    assert [504] == before
+    assert [504, 200] == world.ann.codes
+
+
 def test_request_that_was_given_up_does_not_come_with_its_recipient(world: World) -> None:
     """
     A request whose sender was told that nothing is known of it is not delivered when it comes back to the

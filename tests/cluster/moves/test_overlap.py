@@ -32,6 +32,7 @@ class Side:
         self.flushed: list[Deferred[bool]] = []
         self.local.own_flushed = lambda: succeed(None)
         self.local.flushed = self.flush
+        self.local.arrived = lambda: self.flush("")
         self.ann = self.node.client(ANN)
 
     def copy_id(self, message: Message) -> tuple[bytes, int]:
@@ -180,3 +181,70 @@ class LateTests(OverlapCase):
 
         self.assertTrue(self.first.local.seal(RELEASE))
         self.assertEqual(1, self.first.local.given_up)
+
+    def wait_no_more(self) -> None:
+        self.second.local.wait_no_more("n1", RELEASE.id)
+        self.second.node.clock.advance(0)
+
+    def test_copy_that_comes_after_the_client_waits_no_more_is_dropped(self) -> None:
+        """
+        A late publication that the client has got comes once, although its other copy is later still.
+        """
+        self.first.publish(1, 2)
+        self.hand_over()
+        self.wait_no_more()
+        before = self.numbers()
+
+        self.second.publish(1, 2, 3)
+        self.second.node.clock.advance(0)
+        self.bob.arrive()
+
+        self.assertEqual([1, 2], before)
+        self.assertEqual([1, 2, 3], [message["body"]["n"] for message in self.bob.got])
+
+    def test_late_copy_is_no_earlier_than_what_its_sender_sent_before(self) -> None:
+        """
+        A late publication comes after the earlier ones of its sender that came to the new holder by
+        themselves, also if its own other copy is not there when the client waits no more.
+        """
+        self.first.publish(1, 2)
+        self.second.publish(1)
+        self.hand_over()
+        self.wait_no_more()
+        self.second.publish(2, 3)
+
+        self.assertEqual([1, 2, 3], self.numbers())
+
+    def test_copy_that_comes_after_the_handover_has_ended_is_dropped(self) -> None:
+        """
+        A late publication comes once, although the sender's node sends the other copy after the earlier
+        holder has ended the handover.
+        """
+        self.first.publish(1)
+        self.hand_over()
+        self.successResultOf(self.finish())
+        before = self.numbers()
+
+        self.second.publish(1, 2)
+        self.second.flushed[0].callback(False)
+        self.second.publish(3)
+        self.second.node.clock.advance(0)
+        self.bob.arrive()
+
+        self.assertEqual([1], before)
+        self.assertEqual([1, 2, 3], [message["body"]["n"] for message in self.bob.got])
+
+    def test_copy_that_a_slow_member_sends_is_dropped(self) -> None:
+        """
+        The new holder asks again while a member is late.
+        """
+        self.first.publish(1)
+        self.hand_over()
+        self.successResultOf(self.finish())
+
+        self.second.flushed[0].callback(True)
+        self.second.node.clock.advance(1)
+        self.second.publish(1, 2)
+
+        self.assertEqual([1, 2], self.numbers())
+        self.assertEqual(2, len(self.second.flushed))

@@ -16,7 +16,9 @@ from msgnode.cluster.moves.session_transfer import (
     import_message,
     import_messages,
     import_state,
+    merge_messages,
     read_message,
+    read_state,
 )
 from tests.support.durable import SM, Counting, DurableNode
 from tests.support.fakes import directory
@@ -268,3 +270,18 @@ class TransferTests(SynchronousTestCase):
         self.bob.arrive()
 
         self.assertEqual([1, 2, 3, 4], numbers(self.bob))
+
+    def test_claim_of_a_session_that_is_merged_counts(self):
+        """
+        What a client has by its own word, given where its session had begun again, is not sent once more.
+        """
+        self.tell(1, 2)
+        state = msgspec.msgpack.decode(export_state(self.first.sessions.get(BOB), self.first.sessions))
+        epoch = state["record"]["outbox"]["epoch"]
+        moved = import_state(BOB, msgspec.msgpack.encode(state), self.second)
+        other = {**state, "sent": [], "claims": {epoch: 2}}
+
+        merge_messages(read_state(msgspec.msgpack.encode(other)), moved, self.second.sessions)
+
+        assert moved.mailbox.outbox is not None
+        self.assertEqual([], list(moved.mailbox.outbox.sent))

@@ -205,6 +205,7 @@ def _tell(network: ClusterNetwork, load: ClusterLoad, faults: Faults) -> None:
             "heard": {f"{by} {kind}": numbers for (by, kind), numbers in member.heard.items()},
             "heard when": {f"{by} {kind}": times for (by, kind), times in member.heard_when.items()},
             "sent at": member.sent_at,
+            "came when": member.came_when,
             "history": member.client.history,
             "strange": member.strange,
         }

@@ -36,8 +36,8 @@ class ClusterMember(Member):
 
     What the node that held its session had not acknowledged when that node died is sent again in a new epoch,
     and may come twice: `again` has it, of all members. What lay at a node that did not run (`outages`), or
-    was sent to it before its client began anew elsewhere, comes when the node runs again, after what was sent
-    later by another way: that is late, not out of order.
+    was sent to it before its client began anew elsewhere, and subscribed there, comes when the node runs
+    again, after what was sent later by another way: that is late, not out of order.
     """
 
     def __init__(
@@ -52,13 +52,19 @@ class ClusterMember(Member):
         super().__init__(DOMAIN, number, str(number), link, others, chance)
         self.sent_at: dict[str, float] = {}  # by id
         self.heard_when: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self.came_when: list[
+            tuple[float, str, str, int]
+        ] = []  # requests and what it was told: type, id, code
         self.began_anew: list[float] = []
+        self.subscribed_anew: list[float] = []
         self.client.told_null = self._begins_anew
         self._again = again
         self._outages = outages
 
     def _begins_anew(self) -> None:
         self.began_anew.append(time.time())
+        self.subscribed.clear()
+        self.subscribe()
         for data in self.client.kept:
             message = json.loads(data)
             self._again.add(Key(self.runtime, message["type"], str(message["id"])))
@@ -69,10 +75,16 @@ class ClusterMember(Member):
         return number
 
     def _heard(self, message: Message) -> None:
+        was_subscribed = self.is_subscribed
         super()._heard(message)
+        if self.is_subscribed and not was_subscribed:
+            self.subscribed_anew.append(time.time())
         if message["type"] == "update":
             kind = str(message["id"]).partition(" ")[0]
             self.heard_when[message["body"]["by"], kind].append(time.time())
+        else:
+            code = message.get("body", {}).get("code", 0)
+            self.came_when.append((time.time(), message["type"], f"{message['from']} {message['id']}", code))
 
     def wrong_from(self, sender: Member) -> dict[str, Numbers]:
         assert isinstance(sender, ClusterMember)
@@ -92,15 +104,19 @@ class ClusterMember(Member):
         numbers, times = self.heard[sender.runtime, kind], self.heard_when[sender.runtime, kind]
         came = min(when for each, when in zip(numbers, times, strict=True) if each == number)
         return any(
-            sent <= self._left(began) + SLACK_SECONDS and came >= ended - SLACK_SECONDS
+            sent <= self._left(began, kind) + SLACK_SECONDS and came >= ended - SLACK_SECONDS
             for began, ended in self._outages()
         )
 
-    def _left(self, began: float) -> float:
+    def _left(self, began: float, kind: str) -> float:
         """
-        When it left a node that had failed at that time, if it did: until then others sent to it there.
+        When it left a node that had failed at that time, if it did: until then others sent to it there, and
+        what they published until it had subscribed elsewhere.
         """
-        return min((when for when in self.began_anew if when >= began), default=began)
+        left = min((when for when in self.began_anew if when >= began), default=began)
+        if kind == "update" or left == began:
+            return left
+        return min((when for when in self.subscribed_anew if when >= left), default=left)
 
     def excused(self) -> tuple[int, int]:
         """

@@ -112,7 +112,7 @@ class ResumingClient:
             await asyncio.sleep(random.uniform(*BACK_AFTER) * min(1 + self._failed, MAX_BACKOFF))
 
     def _note(self, link: Link, **what: Any) -> None:
-        self.history.append({"time": time.time(), "by": type(link).__name__, **what})
+        self.history.append({"time": time.time(), "by": type(link).__name__, "at": link.node, **what})
 
     async def _resume(self, link: Link) -> None:
         """

@@ -35,9 +35,11 @@ class Link:
     """
     A connection of one client.
 
-    `acknowledged` is how many messages the node said it has, where it says so by the way.
+    `acknowledged` is how many messages the node said it has, where it says so by the way. `node` is the name
+    of that node, where there are several.
     """
 
+    node = ""
     token = ""
     acknowledged = 0
 

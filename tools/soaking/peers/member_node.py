@@ -135,7 +135,9 @@ class Balancer:
             node = self._chance.choice(healthy)
         else:
             node = self._chance.choice(list(self._nodes))
-        return any_link(self._chance, node.web.port, node.lines.port)
+        link = any_link(self._chance, node.web.port, node.lines.port)
+        link.node = node.name
+        return link
 
     def take_out(self, node: MemberNode) -> None:
         """

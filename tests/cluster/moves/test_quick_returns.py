@@ -1,0 +1,77 @@
+"""
+Clients that come back to a node which has not ended letting their session go.
+"""
+
+from pathlib import Path
+
+from tests.support.cluster_durable import NAMES, DurableWorld
+
+A, B, C = NAMES
+S, OTHER = "runtime://example.org/1", "runtime://example.org/2"
+
+
+def test_client_that_comes_back_before_its_session_has_left_keeps_it(tmp_path: Path) -> None:
+    """
+    A client that goes to another node, and comes back while the first one still waits until its own messages
+    have arrived, has its session again.
+    """
+    world = DurableWorld(tmp_path)
+    client = world.client(S)
+    client.connect(A)
+    world.client(OTHER).connect(B)
+    world.run(1)
+    world.slow.add((A, B))
+    world.publish(A, OTHER, 1)
+    client.connect(B)
+    world.run(0.1)
+
+    client.connect(A)
+    world.run(1.5)
+
+    assert client.is_open
+    assert [True, True] == client.recovered
+
+
+def test_session_that_came_back_is_bound_once_after_a_restart(tmp_path: Path) -> None:
+    """
+    A node to which a session came back while it was handing it over, and which is started again before the
+    end of that, gives it each publication of its clients once.
+    """
+    world = DurableWorld(tmp_path)
+    client = world.client(S)
+    client.connect(A)
+    world.run(1)
+    world.stop(C)
+    client.connect(B)
+    world.run(0.02)
+    world.members[B].sessions.drain()
+    world.run(3)
+
+    world.kill(A)
+    world.start(A)
+    world.publish(A, S, 5)
+    world.heal()
+
+    assert world.published[S] == sorted(client.got)
+
+
+def test_client_that_comes_back_gets_nothing_that_it_had_elsewhere(tmp_path: Path) -> None:
+    """
+    A publication that a client got at one node comes once, although its session is at a third node by then,
+    or at the first again, when the copy comes to the first that had been sent there.
+    """
+    world = DurableWorld(tmp_path)
+    client = world.client(S)
+    client.connect(A)
+    world.run(1)
+    world.slow.add((C, A))
+    world.publish(C, S, 4)
+    for name in (C, B, A):
+        client.connect(name)
+        world.run(3)
+        world.publish(C, S, 4)
+        world.run(1)
+    world.slow.clear()
+    world.heal()
+
+    assert sorted(world.published[S]) == sorted(client.got)
