@@ -231,6 +231,7 @@ class Node:
         self.owners = AddressOwnership(self.config.session, self.routes, clock.seconds)
         self.input_order = InputOrder(sessions.connections.close, is_there, clock, self.partial_input)
         self.input_order.data_plane = self.data_plane
+        sessions.connections.is_held = self.input_order.pending.__contains__
         believed = validator.still_holds if validator is not None else lambda proof: True
         self.identity_expiry = IdentityExpiry(
             options, clock, wall, sessions.suspend, self.session_store, believed

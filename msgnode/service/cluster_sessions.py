@@ -13,9 +13,8 @@ from msgnode.cluster.channels import Channel
 from msgnode.cluster.directory.directory import ReplicatedDirectory
 from msgnode.cluster.exchange.member_exchange import MemberExchange
 from msgnode.cluster.joining import MOST_SECONDS, Joining
-from msgnode.cluster.moves.acknowledgements import Acknowledgements
 from msgnode.cluster.moves.drain import Drain
-from msgnode.cluster.moves.flushing import Flushing
+from msgnode.cluster.moves.flushing import Acknowledgements, Flushing
 from msgnode.cluster.moves.local_sessions import LocalSessions
 from msgnode.cluster.moves.moves import Moves
 from msgnode.cluster.moves.read_gate import HeldInput, ReadGate

@@ -48,6 +48,8 @@ class Connections:
         self.unread = Unread(counts)
         # Called with each connection that is lost, or opens a session.
         self.left: Callable[[Connection], object] = _ignore
+        # Does the node hold what the connection has sent?
+        self.is_held: Callable[[Connection], bool] = _is_never_held
         self.by_connector: Counter[str] = Counter()
         self.by_local_address: Counter[str] = Counter()
         self.local_address: Callable[[Connection], str] = _nowhere
@@ -88,11 +90,11 @@ class Connections:
 
     def made(self, connection: Connection) -> None:
         """
-        Adds a new connection, which has `open_deadline_seconds` to open a session.
+        Adds a new connection, which has `open_deadline_seconds` to open a session, and longer while the node
+        holds what it has sent.
         """
         self._add(connection)
-        deadline = self._config.session.open_deadline_seconds
-        self._open_deadlines[connection] = self._clock.callLater(deadline, self._never_opened, connection)
+        self._start_open_deadline(connection)
         why = None if self._limits.admit(connection) else OVER_CAPACITY
         why = why or self.refuses(connection)
         if why is not None:
@@ -178,7 +180,14 @@ class Connections:
 
     def _never_opened(self, connection: Connection) -> None:
         del self._open_deadlines[connection]
-        self.send_close(connection, OPEN_TIMEOUT)
+        if self.is_held(connection):
+            self._start_open_deadline(connection)  # its `open` may be among what waits here
+        else:
+            self.send_close(connection, OPEN_TIMEOUT)
+
+    def _start_open_deadline(self, connection: Connection) -> None:
+        deadline = self._config.session.open_deadline_seconds
+        self._open_deadlines[connection] = self._clock.callLater(deadline, self._never_opened, connection)
 
     def _cancel_open_deadline(self, connection: Connection) -> None:
         deadline = self._open_deadlines.pop(connection, None)
@@ -323,3 +332,7 @@ def _ignore_refusal(connection: Connection, why: Closing) -> None:
 
 def _ignore(connection: Connection) -> None:
     pass
+
+
+def _is_never_held(connection: Connection) -> bool:
+    return False

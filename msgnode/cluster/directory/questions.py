@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 
 from msgnode.cluster.directory.limits import DirectoryCounts
 from msgnode.cluster.directory.wire import Ask
+from msgnode.structures.timeouts import Timeouts
 
 ASK_SECONDS = 0.5
 
@@ -19,7 +20,6 @@ class _Question(msgspec.Struct, eq=False):
     unanswered: set[str]
     held_by: list[str]
     waiters: list[Deferred[tuple[str, ...]]]
-    timer: IDelayedCall | None = None
 
 
 class Questions:
@@ -35,7 +35,7 @@ class Questions:
         most: int,
         counts: DirectoryCounts,
     ) -> None:
-        self._clock = clock
+        self._timeouts: Timeouts[int] = Timeouts(clock, ASK_SECONDS, self._expire)
         self._reachable = reachable
         self._send = send
         self._most = most
@@ -59,9 +59,8 @@ class Questions:
             asked = {node for node in self._reachable() if self._send(node, Ask(id, address))}
             if not asked:
                 return succeed(())
-            question = _Question(address, asked, [], [])
-            question.timer = self._clock.callLater(ASK_SECONDS, self._expire, id)
-            self._by_id[id] = question
+            self._by_id[id] = _Question(address, asked, [], [])
+            self._timeouts.start(id)
             self._ids[address] = id
             self._counts.questions += 1
         done: Deferred[tuple[str, ...]] = Deferred()
@@ -86,15 +85,13 @@ class Questions:
             self.answered(node, id, False)
 
     def _expire(self, id: int) -> None:
-        self._by_id[id].timer = None
         self._counts.unanswered += 1
         self._finish(id)
 
     def _finish(self, id: int) -> None:
         question = self._by_id.pop(id)
         del self._ids[question.address]
-        if question.timer is not None:
-            question.timer.cancel()
+        self._timeouts.cancel(id)
         found = tuple(sorted(question.held_by))
         for waiter in question.waiters:
             waiter.callback(found)

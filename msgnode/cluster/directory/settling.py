@@ -13,6 +13,7 @@ from msgnode.cluster.directory.follower import Follower
 from msgnode.cluster.directory.limits import DirectoryCounts
 
 SETTLE_SECONDS = 0.5
+TURN = 32  # waiters that are released in one turn of the event loop
 
 
 class _Waiter(msgspec.Struct, eq=False):
@@ -39,6 +40,7 @@ class Settling:
         self._counts = counts
         self._waiters: deque[_Waiter] = deque()
         self._timer: IDelayedCall | None = None
+        self._checking: IDelayedCall | None = None
 
     def wait(self, number: int) -> Deferred[None]:
         """
@@ -65,16 +67,27 @@ class Settling:
         """
         Release the waiters whose change all followers have now.
         """
-        while self._waiters and self._have(self._waiters[0].number):
+        if self._checking is not None:
+            return
+        for _ in range(TURN):
+            if not self._waiters or not self._have(self._waiters[0].number):
+                return
             self._waiters.popleft().done.callback(None)
+        self._checking = self._clock.callLater(0, self._check_more)
+
+    def _check_more(self) -> None:
+        self._checking = None
+        self.check()
 
     def _expire(self) -> None:
         self._timer = None
         now = self._clock.seconds()
-        while self._waiters and self._waiters[0].deadline <= now:
-            self._release_late(self._waiters.popleft())
+        for _ in range(TURN):
+            if self._waiters and self._waiters[0].deadline <= now:
+                self._release_late(self._waiters.popleft())
         if self._waiters:
-            self._timer = self._clock.callLater(self._waiters[0].deadline - now, self._expire)
+            left = max(0.0, self._waiters[0].deadline - now)
+            self._timer = self._clock.callLater(left, self._expire)
 
     def _release_late(self, waiter: _Waiter) -> None:
         self._counts.unsettled += 1
@@ -84,8 +97,9 @@ class Settling:
         """
         Release all waiters.
         """
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for call in (self._timer, self._checking):
+            if call is not None:
+                call.cancel()
+        self._timer = self._checking = None
         while self._waiters:
             self._waiters.popleft().done.callback(None)

@@ -136,7 +136,7 @@ class SessionOverlap:
         Notes the copies of before a restart, by key.
         """
         self._here |= {id: key for key, id in copies.items()}
-        self._budget.resized(self)
+        self._limit()
 
     def delivered(self) -> Copies:
         """
@@ -170,7 +170,10 @@ class SessionOverlap:
         """
         if kept.copy is not None:
             self._here[kept.copy] = kept.key
-            self._budget.resized(self)
+            self._limit()
+
+    def _limit(self) -> None:
+        self._budget.resized(self)
 
     def shorten(self, most: int) -> int:
         """

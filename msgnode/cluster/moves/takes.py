@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from msgnode.cluster.moves.wire import Answer, AnyStatement, Take
+from msgnode.structures.timeouts import Timeouts
 
 TAKE_SECONDS = 2.0
 RETRY_SECONDS = 0.1
@@ -39,8 +40,8 @@ class _Request(msgspec.Struct, eq=False):
     node: str  # that is asked
     generation: int  # the highest that is known
     waiters: list[Deferred[Outcome]]
-    timers: list[IDelayedCall]
     began: float
+    again: IDelayedCall | None = None
 
 
 class Takes:
@@ -67,6 +68,7 @@ class Takes:
         self._last_id = 0
         self._by_id: dict[int, _Request] = {}
         self._ids: dict[str, int] = {}
+        self._timeouts: Timeouts[int] = Timeouts(clock, TAKE_SECONDS, self._expire)
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -85,10 +87,8 @@ class Takes:
             return succeed(Outcome(REFUSED, generation, 1013, "full"))
         self._last_id += 1
         id = self._ids[name] = self._last_id
-        request = self._by_id[id] = _Request(
-            name, claim, holder, generation, [done], [], self._clock.seconds()
-        )
-        request.timers.append(self._clock.callLater(TAKE_SECONDS, self._expire, id))
+        self._by_id[id] = _Request(name, claim, holder, generation, [done], self._clock.seconds())
+        self._timeouts.start(id)
         self._ask(id)
         return done
 
@@ -107,11 +107,8 @@ class Takes:
             self._finish(answer.id, Outcome(kind, request.generation, answer.code, answer.reason))
         elif answer.node != self._node:  # else it is on its way
             request.node = answer.node or of
-            for timer in request.timers[1:]:
-                if timer.active():
-                    timer.cancel()
-            del request.timers[1:]
-            request.timers.append(self._clock.callLater(RETRY_SECONDS, self._ask, answer.id))
+            _cancel(request.again)
+            request.again = self._clock.callLater(RETRY_SECONDS, self._ask, answer.id)
 
     def imported(self, name: str, generation: int) -> None:
         """
@@ -135,9 +132,8 @@ class Takes:
     def _finish(self, id: int, outcome: Outcome) -> None:
         request = self._by_id.pop(id)
         del self._ids[request.name]
-        for timer in request.timers:
-            if timer.active():
-                timer.cancel()
+        self._timeouts.cancel(id)
+        _cancel(request.again)
         self._ended(outcome.kind, self._clock.seconds() - request.began)
         for waiter in request.waiters:
             waiter.callback(outcome)
@@ -145,3 +141,8 @@ class Takes:
     def stop(self) -> None:
         for id in list(self._by_id):
             self._expire(id)
+
+
+def _cancel(call: IDelayedCall | None) -> None:
+    if call is not None and call.active():
+        call.cancel()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from twisted.internet.task import Clock
 
-from msgnode.cluster.moves.acknowledgements import Acknowledgements
+from msgnode.cluster.moves.flushing import Acknowledgements
 
 
 class FakeStreams:

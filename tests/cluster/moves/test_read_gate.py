@@ -209,6 +209,21 @@ class InputTests(SynchronousTestCase):
         self.successResultOf(ready)
         self.assertIsNone(self.held.ready())
 
+    def test_client_whose_open_waits_is_not_too_late(self):
+        """
+        A client that has sent `open` while the gate was closed is not closed for being late.
+        """
+        carl = Client(self.node)
+        self.held.hold()
+        carl.tell({"id": 1, "type": "open", "from": "runtime://example.org/carl", "to": "mn:/session"})
+        self.node.clock.advance(15)
+        self.assertIsNone(carl.lost)
+
+        self.held.release()
+        self.node.clock.advance(0)
+
+        self.assertIsNotNone(self.node.sessions.get("runtime://example.org/carl"))
+
     def test_messages_for_clients_wait_while_the_gate_is_closed(self):
         """
         What members send to a client is queued while the gate is closed, for its session may have moved.
