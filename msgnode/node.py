@@ -423,6 +423,7 @@ class Node:
                 self.counts,
                 self._router.receipts,
                 self.sessions.refusals,
+                self._router.expected_responses.awaits,
             ),
             traffic_recorder,
             self.counts,

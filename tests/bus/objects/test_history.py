@@ -138,7 +138,7 @@ class ChangesTests(KeptCase):
         """
         A kept object to which nobody has published has no changes, and no state.
         """
-        self.assertEqual([], self.read()["value"].get("changes", []))
+        self.assertEqual([], self.read()["value"]["changes"])
         self.assertEqual(404, self.read(at=0)["code"])
 
     def test_history_of_other_objects_is_routed(self) -> None:
