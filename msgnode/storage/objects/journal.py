@@ -75,8 +75,8 @@ class ObjectJournal:
     """
     The journal of all kept objects. `is_low`: has the disk no room for it?
 
-    `objects` are those that are kept, by address. `failing` is why nothing can be written now, or empty. `micros` is the time of the last record, in
-    microseconds since 1970.
+    `objects` are those that are kept, by address. `failing` is why nothing can be written now, or empty.
+    `micros` is the time of the last record, in microseconds since 1970.
     """
 
     def __init__(
