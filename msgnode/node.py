@@ -424,6 +424,7 @@ class Node:
                 self.counts,
                 self._router.receipts,
                 self.sessions.refusals,
+                self._router.expected_responses.awaits,
             ),
             traffic_recorder,
             self.counts,

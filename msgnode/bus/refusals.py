@@ -22,7 +22,8 @@ class Refusals:
     """
     The answers to refused messages, for senders that wait for one.
 
-    `tell` sends to a connection that has no session (Connections.send_or_close).
+    `tell` sends to a connection that has no session (Connections.send_or_close). `is_awaited`: does a
+    connector wait for the response to this message, whatever its type?
     """
 
     def __init__(
@@ -32,8 +33,10 @@ class Refusals:
         counts: Counters,
         receipts: Receipts,
         ring: RefusalRing,
+        is_awaited: Callable[[Message], bool] = lambda message: False,
     ) -> None:
         self._ring = ring
+        self._is_awaited = is_awaited
         self._tell = tell
         self._traffic_recorder = traffic_recorder
         self._counts = counts
@@ -69,7 +72,7 @@ class Refusals:
             connection.report_undecodable(body["desc"], why.code)
             return
         by_validator = isinstance(why, Malformed | NoSession | Claimed | IllTyped)
-        if not wants_answer(message, by_validator):
+        if not wants_answer(message, by_validator) and not self._is_awaited(message):
             return
         sender = VALIDATOR if by_validator or not isinstance(message.to, str) else message.to
         reply = compose(message.id, "response", sender, to, body, message.transaction)

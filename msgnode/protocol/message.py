@@ -361,6 +361,8 @@ def recall(data: bytes) -> Message:
     message.forward = bool(known.get("forward"))
     message.log, message.transaction = known.get("log") is not False, known.get("transaction")
     message.record = known.get("record")
+    if "version" in fields:
+        message.version = Raw(b"0")  # whichever it is
     return message
 
 

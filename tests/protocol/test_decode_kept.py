@@ -7,7 +7,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.protocol.errors import Malformed
-from msgnode.protocol.message import recall
+from msgnode.protocol.message import NO_VERSION, recall
 from tests.support.durable import Counting, DurableNode
 from tests.support.fakes import directory
 from tests.support.network import Network
@@ -139,6 +139,7 @@ class RecallTests(SynchronousTestCase):
         self.assertEqual((None, 7.5, 7), (message.priority, message.ttl, message.effective_priority))
         self.assertIs(True, message.log)
         self.assertIs(False, recall(b'{"id":null,"type":"response","to":null,"log":false}').log)
+        self.assertIsNot(NO_VERSION, recall(b'{"id":null,"type":"update","to":"x","version":[3]}').version)
 
     def test_what_is_no_json_object_is_nothing(self) -> None:
         """

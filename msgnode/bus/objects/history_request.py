@@ -99,6 +99,10 @@ class Missing(msgspec.Struct, frozen=True, rename={"first": "from", "last": "to"
     why: str
 
 
+def _no_changes() -> list[Change]:
+    return []  # with `list` itself an empty one would be left out of the answer
+
+
 class Page(msgspec.Struct, omit_defaults=True):
     """
     The changes of an object: `next` is where to go on, `version` the last one of the object, `oldest` the
@@ -107,7 +111,7 @@ class Page(msgspec.Struct, omit_defaults=True):
 
     version: int
     oldest: int
-    changes: list[Change] = []
+    changes: list[Change] = msgspec.field(default_factory=_no_changes)
     next: int = 0
     missing: list[Missing] = []
     hidden: int = 0

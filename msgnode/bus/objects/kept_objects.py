@@ -30,7 +30,7 @@ MAX_KNOWN = 10_000  # addresses that were compared with the patterns
 MAX_KNOWN_CHARS = 512
 PAUSE_SECONDS = 0.1  # between two slices, of a millisecond or two each, of making snapshots
 MAX_NUMBERS = 10_000  # objects that the data plane knows
-KEPT_TYPES = ("create", "update", "delete")
+KEPT_TYPES = ("update", "create", "delete")
 MAX_CREATOR_CHARS = 256
 _TOO_MANY = "you have begun as many objects as the node keeps for one user or host"
 _CLOSING = ord("}")
@@ -88,6 +88,7 @@ class KeptObjects:
     ) -> None:
         self.options = options
         self.journal = journal
+        self._indexes = journal.objects
         self.others: OtherKeepers | None = None  # None: the node is alone in its domain
         self._before_write = before_write
         self._slices = slices
@@ -222,7 +223,7 @@ class KeptObjects:
         Records a publication, and puts its version into it; False if it is not kept. Raises Rejected if its
         sender has put one there.
         """
-        kind = message.type
+        kind, data = message.type, message.data
         if kind not in KEPT_TYPES:
             kind = kind.lower()
             if kind not in KEPT_TYPES:
@@ -230,12 +231,15 @@ class KeptObjects:
         if message.version is not NO_VERSION:
             raise Rejected("'version' in the header is given by the node; put yours into the body")
         object, is_child, _ = channel
-        index = self.journal.index(object)
+        index = self._indexes.get(object)
         if index is None:
             index = self._begin(object, message)
             if index is None:
                 return False
-        message.data = data = with_version(message.data, index.version + 1)
+        if data[-1] != _CLOSING:
+            data = data.rstrip()
+        # At the end of the header, the version costs least.
+        message.data = data = data[:-1] + b',"version":%d}' % (index.version + 1)
         self.journal.add(index, data, kind, is_child)
         if self._numbers or not self._is_flush_due:
             self._recorded(index)
@@ -325,12 +329,3 @@ def creator_of(message: Message, trusted: list[str]) -> str:
         user = session.identity if session is not None else getattr(origin, "identity", "")
         found = user or peer_host(getattr(origin, "peer", "unix"), trusted)
     return str(found)[:MAX_CREATOR_CHARS]
-
-
-def with_version(data: bytes, version: int) -> bytes:
-    """
-    The message with its version at the end of the header.
-    """
-    if data[-1] != _CLOSING:
-        data = data.rstrip()
-    return data[:-1] + b',"version":%d}' % version

@@ -75,8 +75,8 @@ class ObjectJournal:
     """
     The journal of all kept objects. `is_low`: has the disk no room for it?
 
-    `failing` is why nothing can be written now, or empty. `micros` is the time of the last record, in
-    microseconds since 1970.
+    `objects` are those that are kept, by address. `failing` is why nothing can be written now, or empty.
+    `micros` is the time of the last record, in microseconds since 1970.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ObjectJournal:
         self.segments = segments if segments is not None else Segments(directory, full_sync)
         self._wall = wall
         self._is_low = is_low
-        self._objects: dict[str, ObjectIndex] = {}
+        self.objects: dict[str, ObjectIndex] = {}
         self._created: Counter[str] = Counter()  # objects by creator
         self.floor = 0  # versions of objects that were forgotten are not above it
         self._buffer: list[Recorded] = []
@@ -107,7 +107,7 @@ class ObjectJournal:
         self._open_gaps: dict[str, Gap] = {}  # what could not be written since the last write, by object
 
     def __len__(self) -> int:
-        return len(self._objects)
+        return len(self.objects)
 
     # -- the start and the end -----------------------------------------------------------
 
@@ -122,7 +122,7 @@ class ObjectJournal:
         for segment, found in self.segments.open():
             if found is None:
                 self.counts.damaged += 1
-                damaged_at = set(self._objects)
+                damaged_at = set(self.objects)
                 any_lost = True
                 continue
             if found.kind == FLOOR:
@@ -134,15 +134,15 @@ class ObjectJournal:
                     self._recover_gap(index, segment << 40 | found.offset, unsure)
                 elif found.kind == ENTRY:
                     unsure.discard(index.address)
-        for index in self._objects.values():
+        for index in self.objects.values():
             index.recovered()
         self.micros = max(self.segments.newest.values(), default=0)  # the clock may have been set back
         if self._unsure.exists():
-            unsure |= self._objects.keys()
+            unsure |= self.objects.keys()
         if any_lost:
-            self.floor = max([self.floor, *(index.version for index in self._objects.values())]) + JUMP
+            self.floor = max([self.floor, *(index.version for index in self.objects.values())]) + JUMP
         for address in damaged_at | unsure:
-            self._jump(self._objects[address], DAMAGED if address in damaged_at else DISK)
+            self._jump(self.objects[address], DAMAGED if address in damaged_at else DISK)
         if self.counts.damaged:
             log.warn(
                 "{number} parts of the journal of objects are damaged; reads say what is missing",
@@ -187,15 +187,15 @@ class ObjectJournal:
             return ""
 
     def _add(self, index: ObjectIndex) -> ObjectIndex:
-        before = self._objects.get(index.address)
+        before = self.objects.get(index.address)
         if before is not None:
             self._forget(before)
-        self._objects[index.address] = index
+        self.objects[index.address] = index
         self._created[index.creator] += 1
         return index
 
     def _forget(self, index: ObjectIndex) -> None:
-        del self._objects[index.address]
+        del self.objects[index.address]
         self._created[index.creator] -= 1
         if not self._created[index.creator]:
             del self._created[index.creator]
@@ -229,10 +229,10 @@ class ObjectJournal:
     # -- writing -----------------------------------------------------------------------
 
     def index(self, address: str) -> ObjectIndex | None:
-        return self._objects.get(address)
+        return self.objects.get(address)
 
     def indexes(self) -> list[ObjectIndex]:
-        return list(self._objects.values())
+        return list(self.objects.values())
 
     def may_begin(self, creator: str) -> bool:
         """
@@ -255,7 +255,7 @@ class ObjectJournal:
         """
         Begins an object; None if it cannot be kept, because there are too many.
         """
-        if len(self._objects) >= self.options.max_objects:
+        if len(self.objects) >= self.options.max_objects:
             self.counts.refused += 1
             return None
         self.micros = self.micros + 1 if self._buffer else self._now()
@@ -296,7 +296,7 @@ class ObjectJournal:
         Records what the data plane has given versions: for each record the number of its object among the
         addresses, its version and its length. `micros` is the time of the last one.
         """
-        at, objects = 0, self._objects
+        at, objects = 0, self.objects
         last: ObjectIndex | None = None
         self.micros = max(self.micros, micros)
         for number, version, length in entries:
@@ -315,7 +315,7 @@ class ObjectJournal:
         """
         Notes, as one version, that messages of the object are missing: they came while this node was away.
         """
-        index = self._objects.get(address)
+        index = self.objects.get(address)
         if index is None:
             return False  # nothing before is kept either
         version = index.version + 1
@@ -434,11 +434,11 @@ class ObjectJournal:
                 GAP,
                 gap.first,
                 self._now(),
-                self._objects[address].encoded,
+                self.objects[address].encoded,
                 msgspec.json.encode((gap.last, gap.why)),
             )
             for address, gap in self._open_gaps.items()
-            if address in self._objects
+            if address in self.objects
         ]
         if not self._append(records):
             return False

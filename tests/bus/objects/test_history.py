@@ -2,6 +2,7 @@
 The history of kept objects: versions, the object as it was, its changes, and who may read them.
 """
 
+import json
 from typing import Any
 
 from tests.support.kept_objects import CHANGES, CHILDREN, HISTORY, OBJECT, KeptCase
@@ -43,12 +44,14 @@ class VersionTests(KeptCase):
 
     def test_version_of_a_sender_is_refused(self) -> None:
         """
-        A sender cannot give a version to its message; one in the body is its own affair.
+        A sender cannot give a version to its message, however it is spelt; one in the body is its own affair.
         """
-        self.ann.post(CHANGES, "update", version=7, body={})
+        plain = self.ann.post(CHANGES, "update", version=7, body={})
+        self.ann.tell(json.dumps(plain).replace("version", "\\u0076ersion").encode())
+        self.ann.tell(json.dumps({**plain, "to": [CHANGES, CHILDREN], "version": None}).encode())
         self.publish(version=7, value=1)
 
-        self.assertEqual({(400, "malformed"): 1}, dict(self.node.counts.refused))
+        self.assertEqual({(400, "malformed"): 4}, dict(self.node.counts.refused))
         self.assertEqual([1], versions(self.read()))
 
     def test_requests_of_other_types_are_not_kept(self) -> None:
@@ -138,7 +141,7 @@ class ChangesTests(KeptCase):
         """
         A kept object to which nobody has published has no changes, and no state.
         """
-        self.assertEqual([], self.read()["value"].get("changes", []))
+        self.assertEqual([], self.read()["value"]["changes"])
         self.assertEqual(404, self.read(at=0)["code"])
 
     def test_history_of_other_objects_is_routed(self) -> None:

@@ -174,6 +174,22 @@ class MethodTests(ResourceCase):
 
         self.assertEqual(403, self.ask("GET").status)
 
+    def test_refusal_of_what_has_no_answer(self) -> None:
+        """
+        An update and a publication that the node refuses are answered so at once, not 504 or 202.
+        """
+        use(self.net.node, rule("deny", {"direction": {"equals": "in"}, "connector": {"equals": "rest"}}))
+        for method, address in (
+            ("PUT", LAMP),
+            ("PATCH", LAMP),
+            ("PUT", "comm://example.org/chat/changes"),
+            ("DELETE", "comm://example.org/chat/children/x"),
+        ):
+            response = self.ask(method, address, {"attribute": "a", "value": 1})
+
+            self.assertEqual((403, "Blocked by policy"), (response.status, response.json()["desc"]))
+        self.assertEqual([], self.other.take())
+
     def test_session_sends(self) -> None:
         """
         With a session token the session is the sender.

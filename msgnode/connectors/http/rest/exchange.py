@@ -37,6 +37,8 @@ class RestExchange:
     A Connection of session.py for one message: never a session's own connection, but it gets the response.
 
     `session` is the sender: `known_session`, if the request had a session token, or else an ephemeral one.
+    `hears_refusals`: is it answered a refusal of a message also if no response is waited for?
+
     `on_response` is called with the response; `on_refusal` with a status, a text, and the seconds after which
     the request may be repeated, if any.
     """
@@ -55,7 +57,7 @@ class RestExchange:
         self.peer = self.identity = self.origin = ""
         self.session: Session | None = None
         self.known_session: Session | None = None
-        self.write_paused = self.over = False
+        self.write_paused = self.over = self.hears_refusals = False
         self.on_response = on_response
         self.on_refusal = on_refusal
         self._node = node
@@ -66,13 +68,14 @@ class RestExchange:
 
     def expect(self, message: Message, wait: float) -> None:
         """
-        Wait up to `wait` seconds for the response to this message.
+        Wait up to `wait` seconds for the response to this message; 0: until `end`.
         """
         assert self.session is not None
         self._forget()
         expected = self._node.expected_responses
         self._stop_expecting = expected.expect(message, self.session, self._heard)
-        self._timer = self._clock.callLater(wait, self.nothing_came, message.to, wait)
+        if wait:
+            self._timer = self._clock.callLater(wait, self.nothing_came, message.to, wait)
 
     def known(self, verdict: Verdict) -> None:
         """

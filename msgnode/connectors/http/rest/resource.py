@@ -86,6 +86,7 @@ class ResourceTree(Resource):
         if asked and is_multicast(address):
             raise Rejected(f"messages are published to {address}, which has no version"[:300], 412)
         exchange = ResourceRequest(self._node, self._clock, request, asked, wanted)
+        exchange.hears_refusals = is_multicast(address)
         if exchange.reads_first:
             read = self._sending.checked(composed("read", address, b""))
             carry = partial(self._read_first, exchange, read, message, request)

@@ -147,9 +147,9 @@ class RestSending:
         assert exchange.session is not None
         self._check_bans(exchange.session, exchange)
         self._node.check_rate(message, exchange.session, exchange)
-        if wait:
+        if wait or exchange.hears_refusals:
             exchange.expect(message, wait)
-        else:
+        if not wait:
             self._check_disk("post it again later")
         before = self._node.counts.no_route
         with self._cork:
