@@ -46,12 +46,21 @@ Pages = Mapping[str, Callable[[Visit], Any]]  # a template with what it needs, o
 
 class Dashboard(Page):
     """
-    The root of the admin listener: the overview, with the other pages as children.
+    The root of the admin listener: the overview, with the other pages as children. `run` calls a function,
+    perhaps in a thread.
     """
 
-    def __init__(self, pages: Pages, forms: FormActions, logins: Logins, renderer: Renderer) -> None:
+    def __init__(
+        self,
+        pages: Pages,
+        forms: FormActions,
+        logins: Logins,
+        renderer: Renderer,
+        run: Callable[..., Deferred[Any]] = maybeDeferred,
+    ) -> None:
         super().__init__()
         self.pages, self.forms, self.logins, self.renderer = pages, forms, logins, renderer
+        self.run = run
         for name in pages:
             if name:
                 self.putChild(name.encode(), PageResource(self, name))
@@ -152,10 +161,20 @@ class PageResource(DashboardResource):
         visit = Visit(operator, peer_of(request), parameters(request), csrf)
         done: Deferred[Any] = maybeDeferred(self.dashboard.pages[self._name], visit)
         request.notifyFinish().addErrback(lambda gone: done.cancel())
+        done.addCallback(self._load)
         done.addCallback(self._rendered, request, visit)
         done.addErrback(lambda why: self.dashboard.fail(request, why, operator, csrf))
         done.addErrback(lambda why: log.failure("a page could not be sent", why))
         return NOT_DONE_YET
+
+    def _load(self, found: tuple[str, dict[str, Any]]) -> Any:
+        """
+        Compiles the template of a page when it is shown for the first time.
+        """
+        renderer = self.dashboard.renderer
+        if renderer.is_loaded(found[0]):
+            return found
+        return self.dashboard.run(renderer.load, found[0]).addCallback(lambda loaded: found)
 
     def _rendered(self, found: tuple[str, dict[str, Any]], request: Request, visit: Visit) -> None:
         template, context = found
