@@ -98,6 +98,13 @@ def duration(seconds: float | None) -> str:
     return " ".join(parts[:2]) or f"{max(seconds, 0) * 1000:.0f} ms"
 
 
+def milliseconds(seconds: float | None) -> str:
+    """
+    Seconds in milliseconds.
+    """
+    return "–" if seconds is None else f"{seconds * 1000:,.3g} ms"
+
+
 def clock(at: float | None) -> str:
     """
     A time as 2026-11-24 02:41:07, in UTC.
@@ -182,6 +189,7 @@ class Renderer:
             "bits": bits,
             "duration": duration,
             "clock": clock,
+            "milliseconds": milliseconds,
             "spark": spark,
             "thinned": thinned,
             "last_value": last_value,
