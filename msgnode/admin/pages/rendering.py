@@ -98,11 +98,13 @@ def duration(seconds: float | None) -> str:
     return " ".join(parts[:2]) or f"{max(seconds, 0) * 1000:.0f} ms"
 
 
-def milliseconds(seconds: float | None) -> str:
+def short_time(seconds: float | None) -> str:
     """
-    Seconds in milliseconds.
+    Seconds in microseconds, or in milliseconds: 512 µs, 8.19 ms.
     """
-    return "–" if seconds is None else f"{seconds * 1000:,.3g} ms"
+    if seconds is None:
+        return "–"
+    return f"{seconds * 1e6:.0f} µs" if seconds < 0.001 else f"{seconds * 1000:,.3g} ms"
 
 
 def clock(at: float | None) -> str:
@@ -189,7 +191,7 @@ class Renderer:
             "bits": bits,
             "duration": duration,
             "clock": clock,
-            "milliseconds": milliseconds,
+            "short_time": short_time,
             "spark": spark,
             "thinned": thinned,
             "last_value": last_value,
