@@ -72,6 +72,7 @@ class Operations:
     ) -> None:
         state = None if node.config.state == "none" else Path(node.config.state)
         self.tokens = tokens
+        self.run = run
         self.policies = policies
         self.inspector = Inspector(node, facts, lag, clock)
         self.audit = AuditLog(state, facts.wall, run, lambda: node.config.admin.audit_keep_days)

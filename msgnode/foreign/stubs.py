@@ -172,18 +172,27 @@ class ForeignStubs:
             found.update(each.record.limits)
         return found
 
-    def act(self, name: str, what: str) -> dict[str, Any]:
+    def check(self, name: str, what: str) -> None:
         """
-        Starts, restarts or stops the stub of a domain; returns its entry. Raises Rejected.
+        Raises Rejected if the stub of a domain cannot be started, restarted or stopped.
         """
         domains = self.domains
         if domains is None:
             raise Rejected("this node runs no stubs: foreign.accept is 'none'", 409)
-        found = domains.get(name)
+        if domains.get(name) is not None:
+            return
+        if what == "stop" or domains.names.home(f"hyperty://{name}/x") != name:
+            raise Rejected(f"there is no stub of {name!r}"[:200], 404)
+
+    def act(self, name: str, what: str) -> dict[str, Any]:
+        """
+        Starts, restarts or stops the stub of a domain; returns its entry. Raises Rejected.
+        """
+        self.check(name, what)
+        assert self.domains is not None
+        found = self.domains.get(name)
         if found is None:
-            if what == "stop" or domains.names.home(f"hyperty://{name}/x") != name:
-                raise Rejected(f"there is no stub of {name!r}"[:200], 404)
-            found = domains.find(name)
+            found = self.domains.find(name)
         if what == "stop":
             found.lifecycle.stop("an operator has stopped it")
         elif what == "restart":

@@ -13,7 +13,7 @@ from msgnode.admin.links_api import ORDERS
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.policy_api import ROUTES
 from msgnode.admin.reads.inspector import Busy
-from msgnode.admin.reads.session_list import KEYS
+from msgnode.admin.reads.session_keys import KEYS
 from msgnode.config.secrets import without_secrets
 from msgnode.sessions.principal import Principal
 from tests.support.admin_case import REASON, A, AdminCase, B, C, url

@@ -70,9 +70,9 @@ class AccessTests(LinksCase):
 
     def test_links_are_not_shown_under_a_foreign_host_name(self) -> None:
         """
-        A page that makes its own name resolve to this machine reads nothing.
+        A page that makes its own name resolve to this machine has no token, and reads nothing.
         """
-        answer = self.ask("GET", LINKS, Host="evil.example")
+        answer = self.ask("GET", LINKS, "", Host="evil.example")
 
         self.assertRefused(answer, 421, "evil.example")
 

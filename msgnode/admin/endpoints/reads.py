@@ -20,12 +20,12 @@ from msgnode.admin.reads.address_report import (
     PrefixQuery,
     list_addresses,
 )
-from msgnode.admin.reads.config_report import ConfigReport, report_config
 from msgnode.admin.reads.connection_list import ConnectionList, ConnectionQuery, list_connections
 from msgnode.admin.reads.inspector import Inspector
-from msgnode.admin.reads.memory import MemoryReport, report_memory
-from msgnode.admin.reads.node_list import NodeList, list_nodes
-from msgnode.admin.reads.node_report import NodeReport, report_node
+from msgnode.admin.reads.node.config_report import ConfigReport, report_config
+from msgnode.admin.reads.node.memory import MemoryReport, report_memory
+from msgnode.admin.reads.node.node_list import NodeList, list_nodes
+from msgnode.admin.reads.node.node_report import NodeReport, report_node
 from msgnode.admin.reads.pools import PoolQuery, PoolReport, report_pools
 from msgnode.admin.reads.refusal_list import RefusalList, RefusalQuery, list_refusals
 from msgnode.admin.reads.session_list import SessionList, SessionQuery, list_sessions

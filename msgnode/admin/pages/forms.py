@@ -124,6 +124,7 @@ ORDERS: dict[str, Callable[[Form], Order]] = {
     "drain": lambda form: Order(["drain"], "the node takes no new clients", {"seconds": _seconds(form)}),
     "undrain": lambda form: Order(["undrain"], "the node takes clients again"),
     "reload": lambda form: Order(["reload"], "the configuration was read again"),
+    "revoke": lambda form: Order(["tokens", form.get("name", "")], "the token is void", verb="DELETE"),
     "backup": lambda form: Order(["backup"], "the backup has begun"),
 }
 

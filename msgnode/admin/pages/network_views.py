@@ -90,11 +90,15 @@ class NetworkViews:
 
     def audit(self, visit: Visit) -> Deferred[Shown]:
         """
-        The newest entries of the audit log, for the role admin.
+        The newest entries of the audit log, and the named tokens, for the role admin.
         """
         query = {name: visit.query[name] for name in ("who", "action") if visit.query.get(name)}
 
-        def shown(found: dict[str, Any]) -> Shown:
-            return "audit.html", {"entries": found["entries"], "query": query}
+        def shown(found: list[Any]) -> Shown:
+            entries, tokens = (each[key] for each, key in zip(found, ("entries", "tokens"), strict=True))
+            return "audit.html", {"entries": entries, "tokens": tokens, "query": query}
 
-        return self._get(visit, "audit", **query).addCallback(shown)
+        asked = [self._get(visit, "audit", **query), self._get(visit, "tokens")]
+        found = gatherResults(asked, consumeErrors=True)
+        found.addErrback(first_failure)
+        return found.addCallback(shown)

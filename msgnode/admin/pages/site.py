@@ -14,12 +14,13 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.admin.access.named_tokens import POLICY_MANAGER, VIEWER
 from msgnode.admin.access.request_peer import peer_of
+from msgnode.admin.pages.answers import AssetResource, plain, redirect, set_headers
 from msgnode.admin.pages.forms import FormActions
 from msgnode.admin.pages.logins import Logins, may_log_in
-from msgnode.admin.pages.rendering import ASSETS, Renderer
+from msgnode.admin.pages.rendering import Renderer
 from msgnode.admin.pages.views import Visit
 from msgnode.cluster.operator_requests import Operator
-from msgnode.connectors.http.requests import headers, parameters
+from msgnode.connectors.http.requests import parameters
 from msgnode.connectors.http.site import Page
 from msgnode.protocol.errors import FAILED, Rejected
 from msgnode.transport.http_answers import answer_error
@@ -28,30 +29,26 @@ log = Logger()
 
 PAGE_ROLES = {"policies": POLICY_MANAGER}  # of the pages that need another role than viewer to be shown
 MAX_FORM_BYTES = 64 * 1024
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "X-Frame-Options": "DENY",
-}
-
 Pages = Mapping[str, Callable[[Visit], Any]]  # a template with what it needs, or a Deferred of it, by path
 
 
 class Dashboard(Page):
     """
-    The root of the admin listener: the overview, with the other pages as children.
+    The root of the admin listener: the overview, with the other pages as children. `run` calls a function,
+    perhaps in a thread.
     """
 
-    def __init__(self, pages: Pages, forms: FormActions, logins: Logins, renderer: Renderer) -> None:
+    def __init__(
+        self,
+        pages: Pages,
+        forms: FormActions,
+        logins: Logins,
+        renderer: Renderer,
+        run: Callable[..., Deferred[Any]] = maybeDeferred,
+    ) -> None:
         super().__init__()
         self.pages, self.forms, self.logins, self.renderer = pages, forms, logins, renderer
+        self.run = run
         for name in pages:
             if name:
                 self.putChild(name.encode(), PageResource(self, name))
@@ -74,7 +71,7 @@ class Dashboard(Page):
             return
         data = self.renderer.render(template, **context)
         request.setResponseCode(status)
-        _set_headers(request)
+        set_headers(request)
         request.setHeader(b"Content-Type", b"text/html; charset=utf-8")
         request.setHeader(b"Cache-Control", b"no-store")
         request.setHeader(b"Content-Length", str(len(data)).encode())
@@ -134,9 +131,9 @@ class PageResource(DashboardResource):
 
     def render(self, request: Request) -> bytes | int:
         if request.method not in (b"GET", b"HEAD"):
-            return _plain(request, 405, "expected GET")
+            return plain(request, 405, "expected GET")
         if request.postpath and request.postpath != [b""]:
-            return _plain(request, 404, "there is no such page")
+            return plain(request, 404, "there is no such page")
         found = self.dashboard.logins.find(request)
         csrf = found[0].csrf if found is not None else ""
         operator: Operator | None = None
@@ -144,18 +141,28 @@ class PageResource(DashboardResource):
             operator = self.dashboard.logins.admit(request, PAGE_ROLES.get(self._name, VIEWER))
         except Rejected as why:
             if why.code == 403 and not self._name and found is not None and found[1].has_role(POLICY_MANAGER):
-                return _redirect(request, "/policies")  # the one page that this operator may see
+                return redirect(request, "/policies")  # the one page that this operator may see
             if why.code != 401:
-                return _plain(request, why.code, str(why))
+                return plain(request, why.code, str(why))
             request.responseHeaders.removeHeader(b"WWW-Authenticate")
             return self._to_login(request)
         visit = Visit(operator, peer_of(request), parameters(request), csrf)
         done: Deferred[Any] = maybeDeferred(self.dashboard.pages[self._name], visit)
         request.notifyFinish().addErrback(lambda gone: done.cancel())
+        done.addCallback(self._load)
         done.addCallback(self._rendered, request, visit)
         done.addErrback(lambda why: self.dashboard.fail(request, why, operator, csrf))
         done.addErrback(lambda why: log.failure("a page could not be sent", why))
         return NOT_DONE_YET
+
+    def _load(self, found: tuple[str, dict[str, Any]]) -> Any:
+        """
+        Compiles the template of a page when it is shown for the first time.
+        """
+        renderer = self.dashboard.renderer
+        if renderer.is_loaded(found[0]):
+            return found
+        return self.dashboard.run(renderer.load, found[0]).addCallback(lambda loaded: found)
 
     def _rendered(self, found: tuple[str, dict[str, Any]], request: Request, visit: Visit) -> None:
         template, context = found
@@ -168,8 +175,8 @@ class PageResource(DashboardResource):
         where = f"/login?back={quote(back, safe='')}" if back != "/" else "/login"
         if request.requestHeaders.hasHeader(b"HX-Request"):
             request.setHeader(b"HX-Redirect", b"/login")
-            return _plain(request, 401, "log in again")
-        return _redirect(request, where)
+            return plain(request, 401, "log in again")
+        return redirect(request, where)
 
 
 class LoginResource(DashboardResource):
@@ -183,7 +190,7 @@ class LoginResource(DashboardResource):
 
     def render_POST(self, request: Request) -> bytes | int:
         if not may_log_in(request):
-            return _plain(request, 403, "a page of another origin may not log in here")
+            return plain(request, 403, "a page of another origin may not log in here")
         logins = self.dashboard.logins
         try:
             logins.start(request, _form(request).get("token", "").strip())
@@ -191,7 +198,7 @@ class LoginResource(DashboardResource):
             self._show(request, why.code, str(why))
             return NOT_DONE_YET
         back = parameters(request).get("back", "/")
-        return _redirect(request, back if is_local_path(back) else "/")
+        return redirect(request, back if is_local_path(back) else "/")
 
     def _show(self, request: Request, status: int, problem: str) -> None:
         back = parameters(request).get("back", "/")
@@ -207,9 +214,9 @@ class LogoutResource(DashboardResource):
 
     def render_POST(self, request: Request) -> bytes:
         if not may_log_in(request):
-            return _plain(request, 403, "a page of another origin may not log out here")
+            return plain(request, 403, "a page of another origin may not log out here")
         self.dashboard.logins.end(request)
-        return _redirect(request, "/login")
+        return redirect(request, "/login")
 
 
 class ActionResource(DashboardResource):
@@ -235,32 +242,6 @@ class ActionResource(DashboardResource):
         self.dashboard.send(request, 200, "result.html", text=text, ok=True, code=200, **context)
 
 
-class AssetResource(Resource):
-    """
-    The assets; their URLs have a version, so that browsers keep them.
-    """
-
-    isLeaf = True
-
-    def __init__(self, renderer: Renderer) -> None:
-        super().__init__()
-        self._renderer = renderer
-
-    def render_GET(self, request: Request) -> bytes:
-        name = b"/".join(request.postpath or []).decode("latin-1")
-        data = self._renderer.assets.get(name)
-        if data is None:
-            return _plain(request, 404, "there is no such asset")
-        _set_headers(request)
-        request.setHeader(b"Content-Type", f"{ASSETS[name]}; charset=utf-8".encode())
-        request.setHeader(b"Cache-Control", b"public, max-age=31536000, immutable")
-        request.setHeader(b"Vary", b"Accept-Encoding")
-        if "gzip" in ",".join(headers(request, b"Accept-Encoding")).lower():
-            request.setHeader(b"Content-Encoding", b"gzip")
-            return self._renderer.zipped[name]
-        return data
-
-
 def is_local_path(path: str) -> bool:
     """
     Is it a path of this site, and no address of another one?
@@ -274,22 +255,3 @@ def _form(request: Request) -> dict[str, str]:
     if len(data) > MAX_FORM_BYTES:
         raise Rejected(f"a form has at most {MAX_FORM_BYTES} bytes", 413, "too-long")
     return dict(parse_qsl(data.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=50))
-
-
-def _set_headers(request: Request) -> None:
-    for name, value in HEADERS.items():
-        request.setHeader(name.encode(), value.encode())
-
-
-def _plain(request: Request, status: int, text: str) -> bytes:
-    request.setResponseCode(status)
-    _set_headers(request)
-    request.setHeader(b"Content-Type", b"text/plain; charset=utf-8")
-    return f"{text}\n".encode()
-
-
-def _redirect(request: Request, where: str) -> bytes:
-    request.setResponseCode(303)
-    _set_headers(request)
-    request.setHeader(b"Location", where.encode("ascii", "replace"))
-    return b""

@@ -24,6 +24,8 @@ SERIES = (
     "lag",
     "waiting_bytes",
     "rss",
+    "delivery_p50",
+    "delivery_p99",
 )
 HISTORY_SECONDS = 3600.0
 PAGE_ROWS = "50"

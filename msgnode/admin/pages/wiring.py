@@ -37,4 +37,4 @@ def make_dashboard(
         **PolicyViews(operations.policies).pages,
     }
     forms = FormActions(calls, operations.trail, operations.policies)
-    return Dashboard(pages, forms, Logins(tokens, clock.seconds), Renderer())
+    return Dashboard(pages, forms, Logins(tokens, clock.seconds), Renderer(), operations.run)

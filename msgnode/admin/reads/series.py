@@ -16,6 +16,7 @@ from twisted.logger import Logger
 
 from msgnode.admin.access.named_tokens import write_private
 from msgnode.admin.health import sessions_by_state
+from msgnode.admin.reads.delivery_times import DeliveryTimes
 from msgnode.admin.reads.inspector import Inspector
 from msgnode.protocol.errors import Rejected
 
@@ -66,7 +67,9 @@ LEVELS: dict[str, Callable[[Inspector], float]] = {
     "lag": lambda i: max(list(i.lag.recent)[-10:], default=0.0),
     "flows": lambda i: i.node.data_plane.flows,
 }
-NAMES = (*TOTALS, *LEVELS)
+# The times within which half, and 99 of 100, of the messages since the point before were sent, in seconds.
+DELIVERY = {"delivery_p50": 0.5, "delivery_p99": 0.99}
+NAMES = (*TOTALS, *LEVELS, *DELIVERY)
 
 
 class SeriesQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -128,6 +131,7 @@ class History(Service):
         self._inspector = inspector
         self._path = path
         self._rings = (_Ring(FINE_SECONDS, FINE_POINTS), _Ring(COARSE_SECONDS, COARSE_POINTS))
+        self._delivery = DeliveryTimes()
         self._tick = LoopingCall(self.sample)
         self._tick.clock = inspector.clock
 
@@ -156,6 +160,8 @@ class History(Service):
         inspector.node.data_plane.update_counts()
         now = inspector.facts.wall()
         values = {name: float(read(inspector)) for name, read in (*TOTALS.items(), *LEVELS.items())}
+        times = self._delivery.look(inspector.node.counts.handed_over, *DELIVERY.values())
+        values |= dict(zip(DELIVERY, times, strict=True))
         for ring in self._rings:
             number = int(now // ring.step)
             if number > ring.last or number < ring.last - 1:  # not twice, but after the clock was set back
@@ -175,7 +181,7 @@ class History(Service):
         first = max(first, ring.last - MAX_POINTS)
         series: dict[str, list[float | None]] = {}
         for name in names:
-            if name in LEVELS:
+            if name not in TOTALS:
                 series[name] = [_shown(value) for value in ring.points_from(first, name)]
                 continue
             values = list(ring.points_from(first - 1, name))

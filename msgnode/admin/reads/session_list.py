@@ -11,13 +11,13 @@ import msgspec
 from twisted.internet.defer import Deferred
 
 from msgnode.admin.reads.inspector import Inspector, checked_limit, peer_filter
+from msgnode.admin.reads.session_keys import CARRIED, KEYS, RUNTIME
 from msgnode.admin.reads.session_rows import (
     ATTACHED,
     AWAY,
     SLOW,
     SUPERSEDING,
     SessionRow,
-    oldest_waiting,
     reconnects,
     row_of,
     state_of,
@@ -30,49 +30,15 @@ from msgnode.sessions.session import Session
 STATES = (ATTACHED, AWAY, SLOW, SUPERSEDING)
 
 
-def _unacked(session: Session, inspector: Inspector) -> int:
-    outbox = session.mailbox.outbox
-    return outbox.sent_bytes if outbox is not None else 0
-
-
-# Numbers of a session that a list can be sorted by.
-KEYS: dict[str, Callable[[Session, Inspector], float]] = {
-    "since": lambda session, i: session.since,
-    "opened_at": lambda session, i: session.opened_at,
-    "addresses": lambda session, i: len(session.bindings),
-    "state_bytes": lambda session, i: session.account.bytes,
-    "waiting": lambda session, i: session.mailbox.queued,
-    "waiting_bytes": lambda session, i: session.mailbox.queued_bytes,
-    "oldest_waiting_s": oldest_waiting,
-    "unacked_bytes": _unacked,
-    "missed": lambda session, i: session.mailbox.missed,
-    "reconnects_1h": reconnects,
-    "in_messages": lambda session, i: session.in_messages,
-    "in_bytes": lambda session, i: session.in_bytes,
-    "out_messages": lambda session, i: session.out_messages,
-    "out_bytes": lambda session, i: session.out_bytes,
-    "refused": lambda session, i: session.refused,
-    "last_in": lambda session, i: session.last_in,
-}
-RUNTIME = "runtime"
-_CARRIED = {
-    "in_messages",
-    "in_bytes",
-    "out_messages",
-    "out_bytes",
-    "last_in",
-}  # of which the plane has a part
-
-
 class SessionQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """
     Filters, order and page of a list of sessions.
 
     `q` is a part of the runtimeURL, the user or the peer; `peer` an IP address or a network; `idle_over`
     seconds since the last message; `user_agent` a part of the client's program; `min_reconnects` of the last
-    hour; `anonymous` is true or false; `token_ends_in` seconds until then at most; `label`
-    one that operators gave it; `sort` is a key, with a
-    minus before it for the largest first; `cursor` is `next` of the page before.
+    hour; `anonymous` is true or false; `token_ends_in` seconds until then at most; `label` one that operators
+    gave it; `sort` is a key, with a minus before it for the largest first; `cursor` is `next` of the page
+    before.
     """
 
     q: str = ""
@@ -245,7 +211,7 @@ class Page:
         self._matched += 1
         value = 0.0
         if self._sort != RUNTIME:
-            if self._sort in _CARRIED and session.connection is not None:
+            if self._sort in CARRIED and session.connection is not None:
                 self._inspector.node.sessions.count_carried(session)
             value = self._sign * KEYS[self._sort](session, self._inspector)
         heap = self._heap

@@ -101,12 +101,22 @@ def reconnects(session: Session, inspector: Inspector) -> int:
     return session.reconnects(inspector.clock.seconds(), is_new)
 
 
+def expires_at(session: Session, inspector: Inspector) -> float | None:
+    """
+    When the session ends if its client does not come back, in seconds since 1970; None if it does not.
+    """
+    expiry = session.expiry
+    if expiry is None or not expiry.active():
+        return None
+    return round(inspector.wall_of(expiry.getTime()), 3)
+
+
 def row_of(session: Session, inspector: Inspector) -> SessionRow:
     """
     The fields of this session now.
     """
     inspector.node.sessions.count_carried(session)
-    connection, proof, mailbox, expiry = session.connection, session.proof, session.mailbox, session.expiry
+    connection, proof, mailbox = session.connection, session.proof, session.mailbox
     outbox = mailbox.outbox
     in_rate, out_rate = inspector.rates(session)
     return SessionRow(
@@ -114,9 +124,7 @@ def row_of(session: Session, inspector: Inspector) -> SessionRow:
         state=state_of(session, inspector),
         since=round(inspector.wall_of(session.since), 3),
         opened_at=round(session.opened_at, 3) if session.opened_at else None,
-        expires_at=(
-            round(inspector.wall_of(expiry.getTime()), 3) if expiry is not None and expiry.active() else None
-        ),
+        expires_at=expires_at(session, inspector),
         connector=connection.connector if connection is not None else "",
         peer=connection.peer if connection is not None else "",
         origin=getattr(connection, "origin", ""),

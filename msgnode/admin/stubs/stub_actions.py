@@ -69,5 +69,6 @@ class StubActions:
         stubs, domain = self._node.stubs, call.path["domain"]
         if stubs is None:
             raise Rejected("this node runs no stubs", 409)
+        stubs.check(domain, what)
         plan = Plan(f"{what} stub", [domain], partial(stubs.act, domain, what))
         return self._audited.run(call, plan, call.body.reason)

@@ -4,16 +4,16 @@ The group `msgnode admin`.
 
 import click
 
-from msgnode.cli.admin.access import audit, ban, bans, limit, limits, token, unban, unlimit
-from msgnode.cli.admin.actions import expire_token, kick, purge, take_back, unbind
+from msgnode.cli.admin.actions.access import audit, ban, bans, limit, limits, token, unban, unlimit
+from msgnode.cli.admin.actions.backup import backup
+from msgnode.cli.admin.actions.labels import label, labels
+from msgnode.cli.admin.actions.node import drain, log_level, probe, reload, stub, undrain
+from msgnode.cli.admin.actions.sessions import expire_token, kick, purge, take_back, unbind
 from msgnode.cli.admin.addresses import address, pools, registry
-from msgnode.cli.admin.backup import backup
 from msgnode.cli.admin.check import check
 from msgnode.cli.admin.history import history
-from msgnode.cli.admin.labels import label, labels
 from msgnode.cli.admin.lists import config, connections, memory, nodes, sessions, stubs
 from msgnode.cli.admin.live import events, trace
-from msgnode.cli.admin.node_verbs import drain, log_level, probe, reload, stub, undrain
 from msgnode.cli.admin.refusals import refusals
 from msgnode.cli.admin.reports import session, status, why
 from msgnode.cli.admin.reservations import reservations

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from msgnode.cli import INTERRUPTED, REFUSED
-from msgnode.cli.admin.actions import do, tell
+from msgnode.cli.admin.actions.orders import do, tell
 from msgnode.cli.admin.times import Duration
 from msgnode.cli.links.admin_client import AdminClient, asks_admin
 from msgnode.structures.log_limits import printable

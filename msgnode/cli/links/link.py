@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from msgnode.cli import REFUSED, USAGE
-from msgnode.cli.admin.actions import acts, do, tell
+from msgnode.cli.admin.actions.orders import acts, do, tell
 from msgnode.cli.links.admin_client import AdminClient, asks_admin
 from msgnode.cli.links.layout import colored, count, duration, short, table, terminal_columns
 from msgnode.cli.links.link_details import details

@@ -130,3 +130,24 @@ class ConfigPageTests(DashboardCase):
         self.assertIn("1 key has", page)
         self.assertIn('<td class="name key">domain</td>', page)
         self.assertIn("<td>runtime</td>", self.page("/config?q=limits.sessions"))
+
+
+class TokenPageTests(DashboardCase):
+    """
+    `/audit`
+    """
+
+    def test_named_tokens_are_listed_and_revoked(self) -> None:
+        """
+        By an admin; the token itself is on no page.
+        """
+        token = self.named("viewer")
+        page = self.page("/audit")
+        self.assertIn("<b>viewer</b>, viewer", page)
+        self.assertNotIn(token, page)
+        self.assertIn("What was asked", page)
+
+        self.confirm(self.log_in(), "revoke", name="viewer")
+
+        self.assertIn("There are none", self.page("/audit"))
+        self.assertEqual(401, self.request("GET", "node", token=token).status)

@@ -7,7 +7,7 @@ from typing import Any
 from unittest import TestCase
 from urllib.parse import quote
 
-from msgnode.admin.pages.rendering import clock, duration, number, size, spark, thinned
+from msgnode.admin.pages.rendering import clock, duration, number, short_time, size, spark, thinned
 from tests.support.admin_case import A, B
 from tests.support.dashboard_case import DashboardCase
 from tests.support.runtimes import TCPRuntime, dumps
@@ -283,6 +283,9 @@ class RenderingTests(TestCase):
         self.assertEqual(["1,234,567", "0.20", "–"], [number(1234567), number(0.2), number(None)])
         self.assertEqual(["0 B", "1.5 KiB", "64.0 GiB"], [size(0), size(1536), size(64 * 1024**3)])
         self.assertEqual(["3 d 4 h", "59 s", "20 ms"], [duration(273700), duration(59), duration(0.02)])
+        self.assertEqual(
+            ["512 µs", "8.19 ms", "–"], [short_time(512e-6), short_time(0.008192), short_time(None)]
+        )
         self.assertEqual("2026-11-24 02:41:07", clock(1795488067))
 
     def test_a_thinned_line_keeps_its_peaks(self) -> None:

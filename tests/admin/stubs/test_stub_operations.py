@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from msgnode.admin.stubs.stub_actions import StubRow
 from msgnode.admin.stubs.stub_metrics import StubCollector
+from msgnode.protocol.errors import Rejected
 from tests.support.foreign_case import B, ForeignCase
 
 
@@ -67,3 +68,13 @@ class ListTests(ForeignCase):
         row = msgspec.convert(self.entry(), StubRow, strict=True)
 
         self.assertEqual((B, "foreign stub", "live"), (row.name, row.kind, row.state))
+
+    def test_an_order_that_is_not_possible_is_found_out_by_its_dry_run(self) -> None:
+        """
+        A stub that there is not cannot be stopped.
+        """
+        self.live()
+
+        self.stubs.check(B, "stop")
+        with self.assertRaises(Rejected):
+            self.stubs.check("unknown.example", "stop")

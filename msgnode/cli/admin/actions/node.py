@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from msgnode.cli import REFUSED
-from msgnode.cli.admin.actions import MAX_SHOWN, acts, ask, do, tell
+from msgnode.cli.admin.actions.orders import MAX_SHOWN, acts, ask, do, tell
 from msgnode.cli.admin.times import Duration, left
 from msgnode.cli.admin.view import operates, plain
 from msgnode.cli.links.admin_client import AdminClient

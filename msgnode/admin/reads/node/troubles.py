@@ -3,15 +3,13 @@ The troubles of the node: what is wrong with it, in sentences.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
 from msgnode.admin.reads.inspector import Inspector
+from msgnode.admin.reads.node.node_figures import NodeFigures
 from msgnode.node import Node
-
-if TYPE_CHECKING:
-    from msgnode.admin.reads.node_report import NodeReport
 
 CRITICAL: Final = "critical"
 WARNING: Final = "warning"
@@ -31,7 +29,7 @@ class Trouble(msgspec.Struct):
     text: str
 
 
-def troubles(report: "NodeReport", inspector: Inspector) -> list[Trouble]:
+def troubles(report: NodeFigures, inspector: Inspector) -> list[Trouble]:
     """
     The troubles of the node, the worst first.
     """
@@ -53,7 +51,7 @@ def _of_disk_and_cluster(node: Node) -> Iterator[Trouble]:
         yield Trouble(CRITICAL, "cluster", node.cluster_degraded_reason())
 
 
-def _of_certificates(report: "NodeReport", now: float) -> Iterator[Trouble]:
+def _of_certificates(report: NodeFigures, now: float) -> Iterator[Trouble]:
     for listener in report.listeners:
         if listener.cert_not_after is None:
             continue
@@ -65,7 +63,7 @@ def _of_certificates(report: "NodeReport", now: float) -> Iterator[Trouble]:
             yield Trouble(WARNING, "certificate", f"{where} ends in {_days(left)}")
 
 
-def _of_services(report: "NodeReport", node: Node) -> Iterator[Trouble]:
+def _of_services(report: NodeFigures, node: Node) -> Iterator[Trouble]:
     if report.last_reload is not None and not report.last_reload.ok:
         yield Trouble(WARNING, "config", f"the last reload failed: {report.last_reload.text}")
     for back_end in report.back_ends:
@@ -78,7 +76,7 @@ def _of_services(report: "NodeReport", node: Node) -> Iterator[Trouble]:
         yield Trouble(WARNING, "relay", text)
 
 
-def _of_load(report: "NodeReport") -> Iterator[Trouble]:
+def _of_load(report: NodeFigures) -> Iterator[Trouble]:
     for name, use in {**report.uses, "fds": report.fds}.items():
         if use.limit and use.used > SHARE_WARNING * use.limit:
             share = use.used / use.limit

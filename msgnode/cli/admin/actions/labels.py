@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from msgnode.cli.admin.actions import acts, do, tell
+from msgnode.cli.admin.actions.orders import acts, do, tell
 from msgnode.cli.admin.lists import name
 from msgnode.cli.admin.times import ago
 from msgnode.cli.admin.view import Column, View, plain, shows

@@ -1,5 +1,5 @@
 """
-The report on the node: version, load, limits, listeners, back ends, and what is wrong.
+The figures of the node: version, load, limits, listeners and back ends.
 """
 
 import gc
@@ -9,8 +9,7 @@ import msgspec
 
 from msgnode.admin.health import sessions_by_state
 from msgnode.admin.reads.inspector import Inspector
-from msgnode.admin.reads.listeners import ListenerRow, list_listeners
-from msgnode.admin.reads.troubles import Trouble, troubles
+from msgnode.admin.reads.node.listeners import ListenerRow, list_listeners
 from msgnode.bus.components import BackEnd
 from msgnode.node import Node
 from msgnode.sessions.counters import Counters
@@ -92,9 +91,9 @@ class ReloadReport(msgspec.Struct):
     by: str
 
 
-class NodeReport(msgspec.Struct, kw_only=True):
+class NodeFigures(msgspec.Struct, kw_only=True):
     """
-    The node. Times are in seconds since 1970, durations in seconds, memory in bytes.
+    The figures of the node. Times are in seconds since 1970, durations in seconds, memory in bytes.
     """
 
     version: str
@@ -129,17 +128,16 @@ class NodeReport(msgspec.Struct, kw_only=True):
     loop_lag: LoopLag
     back_ends: list[BackEndRow]
     policy_version: int
-    troubles: list[Trouble]
 
 
-def report_node(inspector: Inspector) -> NodeReport:
+def figures_of(inspector: Inspector) -> NodeFigures:
     """
-    The report, without a pass over the sessions.
+    The figures, without a pass over the sessions.
     """
     node, facts, process = inspector.node, inspector.facts, inspector.process
     node.data_plane.update_counts()
     attached, away = sessions_by_state(node)
-    report = NodeReport(
+    return NodeFigures(
         version=facts.version,
         python=facts.python,
         twisted=facts.twisted,
@@ -172,10 +170,7 @@ def report_node(inspector: Inspector) -> NodeReport:
         loop_lag=lag_of(inspector),
         back_ends=[_back_end(each, inspector) for each in node.back_ends],
         policy_version=node.enforcement.version,
-        troubles=[],
     )
-    report.troubles = troubles(report, inspector)
-    return report
 
 
 def _status(node: Node) -> str:

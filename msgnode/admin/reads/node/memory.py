@@ -10,7 +10,7 @@ import msgspec
 from twisted.internet.defer import Deferred
 
 from msgnode.admin.reads.inspector import Inspector
-from msgnode.admin.reads.listeners import list_listeners
+from msgnode.admin.reads.node.listeners import list_listeners
 from msgnode.admin.survey import each_of
 from msgnode.sessions.limits.memory_budget import SESSION
 from msgnode.sessions.session import Session

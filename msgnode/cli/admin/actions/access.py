@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from msgnode.cli import REFUSED, USAGE
-from msgnode.cli.admin.actions import acts, confirmed_most, do, stop_if_incomplete, tell
+from msgnode.cli.admin.actions.orders import acts, confirmed_most, do, stop_if_incomplete, tell
 from msgnode.cli.admin.times import Duration, ago, date, left
 from msgnode.cli.admin.view import Column, View, plain, shows
 from msgnode.cli.links.admin_client import AdminClient

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from msgnode.cli import INTERRUPTED, REFUSED
-from msgnode.cli.admin.actions import do, tell
+from msgnode.cli.admin.actions.orders import do, tell
 from msgnode.cli.links.admin_client import AdminClient, asks_admin
 from msgnode.cli.links.layout import size
 from msgnode.structures.log_limits import printable

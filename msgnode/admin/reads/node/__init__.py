@@ -1,0 +1,3 @@
+"""
+Reads of the node itself: its report with what is wrong, its memory, its configuration, and the other nodes.
+"""

@@ -1,0 +1,3 @@
+"""
+Verbs of `msgnode admin` by which an operator acts: on sessions, clients and the node.
+"""
