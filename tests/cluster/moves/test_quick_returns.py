@@ -75,3 +75,21 @@ def test_client_that_comes_back_gets_nothing_that_it_had_elsewhere(tmp_path: Pat
     world.heal()
 
     assert sorted(world.published[S]) == sorted(client.got)
+
+
+def test_message_with_one_recipient_has_no_copies(tmp_path: Path) -> None:
+    """
+    Only what a member has sent to several nodes is known by an id where it waits.
+    """
+    world = DurableWorld(tmp_path)
+    for runtime, name in ((S, B), ("runtime://example.org/11", A)):  # both subscribe to one topic
+        world.client(runtime).connect(name)
+    world.run(1)
+    world.client(S).drop()
+    world.publish(A, S, 2)  # to the session, and to the topic
+    world.run(1)
+
+    session = world.members[B].node.sessions.get(S)
+
+    assert session is not None
+    assert [False, True] == [kept.copy is not None for kept in session.mailbox.waiting_messages()]
