@@ -77,6 +77,27 @@ def test_client_that_comes_back_gets_nothing_that_it_had_elsewhere(tmp_path: Pat
     assert sorted(world.published[S]) == sorted(client.got)
 
 
+def test_client_whose_session_is_lost_at_once_comes_back(tmp_path: Path) -> None:
+    """
+    A client whose session begins again at a node that has just heard of a higher one is not left with a
+    connection of no session.
+    """
+    world = DurableWorld(tmp_path)
+    client = world.client(S)
+    client.connect(B)
+    world.publish(B, S, 8)
+    client.connect(C)
+    world.publish(A, OTHER, 1)
+    world.stop(A)
+    world.stop(B)
+    world.run(8)
+    world.resume(A)
+    client.connect(A)
+    world.heal()
+
+    assert sorted(world.published[S]) == sorted(client.got)
+
+
 def test_message_with_one_recipient_has_no_copies(tmp_path: Path) -> None:
     """
     Only what a member has sent to several nodes is known by an id where it waits.
