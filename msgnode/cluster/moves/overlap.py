@@ -11,6 +11,7 @@ The ids are in the spool, so that a copy comes once although one of both members
 """
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -20,6 +21,7 @@ from msgnode.sessions.mailbox import Mailbox
 from msgnode.sessions.queue import QueuedMessage
 
 AWAITED_SECONDS = 1.0
+MAX_MOVED = 20_000  # ids that move on with a session
 
 CopyId = tuple[bytes, int]
 Copies = list[tuple[bytes, list[int]]]  # numbers by instance
@@ -89,11 +91,12 @@ class SessionOverlap:
 
     def delivered(self) -> Copies:
         """
-        The ids of copies that are not queued any more: those that the client has had.
+        The ids of copies that are not queued any more, the newest ones: those that the client has had.
         """
         waiting = {kept.copy for kept in self._mailbox.waiting_messages()}
+        had = [id for id in islice(reversed(self._here), MAX_MOVED) if id not in waiting]
         found: dict[bytes, list[int]] = {}
-        for instance, number in [id for id in self._here if id not in waiting]:
+        for instance, number in reversed(had):
             found.setdefault(instance, []).append(number)
         return list(found.items())
 
