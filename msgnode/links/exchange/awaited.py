@@ -170,16 +170,15 @@ class AwaitedAnswers:
             self.in_place.add(digest, sid)
         return True
 
-    def passed_here(self, message: Message) -> bool:
+    def passed_here(self, message: Message, sender: int, recipient: int) -> bool:
         """
-        Notes a message from a client of this node to another one. False for a response that comes too late. A
-        request may have an id that was used before.
+        Notes a message from a client of this node to another one, by the sids of their sessions. False for a
+        response that comes too late. A request may have an id that was used before.
         """
-        if not (len(self._table) or len(self.in_place)):
-            return True
         if message.type.lower() == "response":
-            return self.answered(message)
-        if len(self.in_place) and isinstance(message.to, str) and is_awaited(message):
+            is_asked = self._table.has(recipient, recipient) or self.in_place.knows(recipient)
+            return not is_asked or self.answered(message)
+        if self.in_place.knows(sender) and isinstance(message.to, str) and is_awaited(message):
             self.in_place.discard(digest_of((message.from_, message.id, message.to)))
         return True
 

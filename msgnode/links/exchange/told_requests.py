@@ -20,6 +20,7 @@ class ToldRequests:
 
     def __init__(self, most: int, seconds: Callable[[], float]) -> None:
         self._told: RecentKeys[bytes] = RecentKeys(LATE_SECONDS, most, seconds)
+        self._is_any_unknown = False
         self._of: BoundedCache[int, deque[bytes]] = BoundedCache(MAX_SESSIONS)
 
     def __len__(self) -> int:
@@ -39,10 +40,17 @@ class ToldRequests:
         Notes a request of the session with that sid; 0: it is not known.
         """
         self._told.add(digest)
+        self._is_any_unknown |= not sid
         if sid:
             told = self._of.get(sid) or deque(maxlen=MAX_OF_SESSION)
             told.append(digest)
             self._of.put(sid, told)
+
+    def knows(self, sid: int) -> bool:
+        """
+        May there be such a request of that session?
+        """
+        return self._is_any_unknown or self._of.get(sid) is not None
 
     def of(self, sid: int) -> list[bytes]:
         """
