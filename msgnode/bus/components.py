@@ -200,9 +200,9 @@ class ClusterMembers(HeldAddresses, Protocol):
         says that this node holds it.
         """
 
-    def passed_here(self, message: Message) -> bool:
+    def passed_here(self, message: Message, session: Session, recipient: Session) -> bool:
         """
-        Notes a message of a client here to sessions here. False if it is a response to a request that was
+        Notes a message of a session here to another one. False if it is a response to a request that was
         answered in its place: its recipient was at another member then.
         """
 

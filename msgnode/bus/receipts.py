@@ -59,7 +59,7 @@ class Receipts:
         # Sends a receipt or an answer to the other node of the domain to which its session has moved.
         self.send_elsewhere: Callable[[Message], object] = lambda message: None
         # False for an answer in place of another one that was given, perhaps by another node.
-        self.is_expected: Callable[[Message], bool] = lambda answer: True
+        self.is_expected: Callable[[Message, Session], bool] = lambda answer, session: True
         self._answers = answers
         self._routes = routes
         self._late: deque[tuple[bytes, int, int]] = deque()
@@ -148,7 +148,7 @@ class Receipts:
         """
         instead = 507 if session.is_node and code in (503, 507) else 404
         answer = _undelivered(message, code, reason, instead)
-        if self.is_expected(answer):
+        if self.is_expected(answer, session):
             session.deliver(answer)
 
 

@@ -174,7 +174,11 @@ class Router:
         if session.is_node and recipients and self.foreign is not None:
             recipients = self.foreign.permitted(message, recipients, session)
         if self.cluster is not None:
-            if recipients and not self.cluster.passed_here(message):
+            if (
+                recipients
+                and message.type != "update"
+                and not self.cluster.passed_here(message, session, recipients[0])
+            ):
                 message.outcome, message.reason = "dropped", "old-answer"
                 return None
             nodes = self.cluster.holders(to, bool(recipients))
@@ -401,7 +405,11 @@ class Router:
         if session.is_node and recipients and self.foreign is not None:
             recipients = self.foreign.permitted(message, recipients, session)
         if self.cluster is not None:
-            if recipients and not self.cluster.passed_here(message):
+            if (
+                recipients
+                and message.type != "update"
+                and not self.cluster.passed_here(message, session, recipients[0])
+            ):
                 message.outcome, message.reason = "dropped", "old-answer"
                 return None
             nodes = self.cluster.holders(to, bool(recipients))

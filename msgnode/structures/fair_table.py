@@ -77,6 +77,12 @@ class FairTable(Generic[K, V]):
         """
         return [(key, self._values[key][0]) for key in self._queues.get((group, member), ())]
 
+    def has(self, group: Hashable, member: Hashable) -> bool:
+        """
+        Does the member have any value?
+        """
+        return (group, member) in self._queues
+
     @property
     def oldest(self) -> tuple[K, V]:
         key, value = next(iter(self._values.items()))

@@ -3,8 +3,10 @@ The judge of tools/soak: it must find what it looks for, and wait however slow t
 """
 
 import asyncio
+import random
 
 import pytest
+from soaking.cluster.load import ClusterMember
 from soaking.load.flooded_client import FloodedClient
 from soaking.load.legacy_client import TOPIC, LegacyClient
 from soaking.load.publisher import MOST_UNANSWERED, MOST_UNHEARD, SM, Publisher
@@ -456,3 +458,35 @@ class TestEvidence:
         found = list(printed([f"line {number}" for number in range(MAX_PRINTED + 5)]))
 
         assert len(found) == MAX_PRINTED + 1 and found[-1] == "and 5 more"
+
+
+class TestClusterMember:
+    """
+    The judgement of what came to a client of a cluster.
+    """
+
+    def disordered(self, sent: float) -> list[int]:
+        """
+        What is out of order if the second of three publications, sent at that time, came last. Its subscriber
+        began anew at 12, because a node did not run from 10 to 20, and had subscribed at 14.
+        """
+        everyone: list[ClusterMember] = []
+        made = [
+            ClusterMember(number, lambda: None, everyone, random.Random(1), set(), lambda: [(10.0, 20.0)])
+            for number in range(2)
+        ]
+        everyone += made
+        ann, bob = made
+        ann.sent["", "publication"] = 3
+        ann.sent_at = {"publication 1 ": 9.0, "publication 2 ": sent, "publication 3 ": 18.0}
+        key = ann.runtime, "publication"
+        bob.heard[key], bob.heard_when[key] = [1, 3, 2], [9.0, 18.0, 21.0]
+        bob.began_anew, bob.subscribed_anew = [12.0], [14.0]
+        return bob.wrong_from(ann)["publication"].disordered
+
+    def test_publication_of_before_the_subscription_is_late(self):
+        """
+        A publication that was sent before its subscriber had subscribed at another node is late; one that was
+        sent after that is out of order.
+        """
+        assert [[], [2]] == [self.disordered(13.0), self.disordered(16.0)]

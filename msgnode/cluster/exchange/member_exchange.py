@@ -89,7 +89,6 @@ class MemberExchange:
         self.received, self.received_several = receiving.received, receiving.received_several
         self.copy_id = sending.copy_id
         self.outgoing = exchange.outgoing
-        self.passed_here = self.outgoing.awaited.passed_here
         self.outgoing.came_here, self.outgoing.is_here = lookup.came_here, lookup.is_here
         self._sending = sending
         self._exchange = exchange
@@ -109,9 +108,14 @@ class MemberExchange:
             self._exchange.gateways.watched()
         self._node.join_cluster(self)
         self._node.router.receipts.send_elsewhere = self.send_elsewhere
-        self._node.router.receipts.is_expected = self.passed_here
+        self._node.router.receipts.is_expected = lambda answer, session: self.passed_here(
+            answer, session, session
+        )
         self._exchange.receipts.send_elsewhere = self.send_elsewhere
         self.outgoing.send_elsewhere = partial(self.send_elsewhere, reason=IN_PLACE)
+
+    def passed_here(self, message: Message, session: Session, recipient: Session) -> bool:
+        return self.outgoing.awaited.passed_here(message, session.sid, recipient.sid)
 
     def awaits(self, session: Session, address: str) -> bool:
         return self.outgoing.awaited.awaits(session.sid, address)

@@ -130,7 +130,10 @@ class MemberReceiving:
         message.log = message.log and envelope.log
         left = max(0, envelope.ttl_millis) / 1000
         message.ttl = left if message.ttl is None else min(message.ttl, left)
-        if not self._exchange.outgoing.awaited.answered(message, envelope.reason == IN_PLACE):
+        in_place = envelope.reason == IN_PLACE
+        asker = self._node.routes.resolve(str(message.to)) if in_place else ()
+        sid = asker[0].sid if asker else 0
+        if not self._exchange.outgoing.awaited.answered(message, in_place, sid):
             self._counts.note(source, "old-answer")
             return None
         if message.from_ == RECEIPT and message.type == "receipt":

@@ -121,7 +121,7 @@ class MemberSending:
         if message is self._copied:
             return self._copied_id
         origin = message.origin
-        return origin.id if isinstance(origin, MemberArrival) else None
+        return origin.id if isinstance(origin, MemberArrival) and origin.is_copy else None
 
     def send_copies(self, message: Message, session: Session, nodes: Iterable[str]) -> int:
         reached = 0

@@ -241,7 +241,8 @@ class LocalSessions:
     def _export(self, session: Session, release: Release) -> bytes:
         registered, asked = self._node.registered.of(session), self.requests.awaited_of(session)
         bindings, copies = self._bindings(release.id), self._watch(session).delivered()
-        return transfer.export_state(session, self._sessions, registered, bindings, asked, copies)
+        told = self.requests.told_to(session)
+        return transfer.export_state(session, self._sessions, registered, bindings, asked, told, copies)
 
     def _bindings(self, id: bytes) -> dict[str, int]:
         return self._left_bindings.get(id, self._leaving[id].bindings)
@@ -365,6 +366,7 @@ class LocalSessions:
             self._node.registered.restore(session, url, shown.user if shown is not None else session.identity)
             self._node.session_store.registered(session.sid, url)
         self.requests.adopt_awaited(found.asked, session)
+        self.requests.adopt_told(found.told, session)
         session.write_state()
         self.flush(session)
         bound = self._node.slices.begin(self._bind(steps, session))

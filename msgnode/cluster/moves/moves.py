@@ -232,6 +232,12 @@ class Moves:
             self.counts.lost += 1
             self._release(name, *holders[-1])
 
+    def compare_soon(self, name: str) -> None:
+        """
+        Compares in the next turn: a client is opening the session, which has to have its connection first.
+        """
+        self._clock.callLater(0, self.compare, name)
+
     @property
     def is_releasing(self) -> bool:
         """

@@ -24,6 +24,7 @@ from msgnode.storage.spool_records import MAX_COPIES as MAX_COPIES_OF_ONE
 
 AWAITED_SECONDS = 1.0
 MAX_COPIES = 500_000  # whose ids are remembered, for all sessions together
+MAX_MOVED = 20_000  # ids that move on with a session
 
 CopyId = tuple[bytes, int]
 Copies = list[tuple[bytes, list[int]]]  # numbers by instance
@@ -140,11 +141,12 @@ class SessionOverlap:
 
     def delivered(self) -> Copies:
         """
-        The ids of copies that are not queued any more: those that the client has had.
+        The ids of copies that are not queued any more, the newest ones: those that the client has had.
         """
         waiting = {kept.copy for kept in self._mailbox.waiting_messages()}
+        had = [id for id in islice(reversed(self._here), MAX_MOVED) if id not in waiting]
         found: dict[bytes, list[int]] = {}
-        for instance, number in [id for id in self._here if id not in waiting]:
+        for instance, number in reversed(had):
             found.setdefault(instance, []).append(number)
         return list(found.items())
 
@@ -201,7 +203,7 @@ class SessionOverlap:
         """
         Notes that a copy which the other member has sent may come here by itself.
         """
-        if id not in self._here and len(self._coming) < self._most():
+        if id not in self._here and len(self._coming) < self._budget.most:
             self._coming.add(id)
 
     @property

@@ -128,7 +128,7 @@ class SessionTaking:
         """
         A session began here. If another member has it, too, one of them will let it go.
         """
-        self._moves.compare(session.runtime)
+        self._moves.compare_soon(session.runtime)
         if self._directory.sessions(session.runtime):
             self._local.expect(session)
 

@@ -25,6 +25,7 @@ from msgnode.structures.time_slices import ADDRESSES
 
 MAX_INSTANCES = 1000  # of members that sent copies
 
+Digest = Annotated[bytes, Meta(max_length=16)]
 Instance = Annotated[bytes, Meta(max_length=64)]
 CopyId = tuple[Annotated[bytes, Meta(max_length=64)], int]
 
@@ -76,8 +77,9 @@ class Record(msgspec.Struct):
 
 class State(msgspec.Struct):
     """
-    A session without its queue. `received` counts the messages of its client; `copies` are the ids of those
-    that it has had, of which other copies may come.
+    A session without its queue. `received` counts the messages of its client; `told` are its requests that
+    were answered in place of their recipients, and `copies` the ids of messages that it has had, of which
+    other copies may come.
     """
 
     record: Record
@@ -90,6 +92,7 @@ class State(msgspec.Struct):
     claims: dict[str, Counter] = {}
     registered: list[Address] = []
     asked: Annotated[list[MovedRequest], Meta(max_length=MAX_MOVED)] = []
+    told: Annotated[list[Digest], Meta(max_length=MAX_MOVED)] = []
     copies: Annotated[list[tuple[Instance, list[Counter]]], Meta(max_length=MAX_INSTANCES)] = []
 
 
@@ -124,12 +127,13 @@ def export_state(
     registered: list[str] | None = None,
     bindings: Mapping[str, int] | None = None,
     asked: list[MovedRequest] | None = None,
+    told: list[bytes] | None = None,
     copies: list[tuple[bytes, list[int]]] | None = None,
 ) -> bytes:
     """
-    The state of the session, with the addresses that it has registered, the requests that it `asked`, the
-    `copies` that it has had, and its bindings unless others are given. OSError if a message cannot be read
-    back.
+    The state of the session, with the addresses that it has registered, the requests that it `asked`, those
+    that it was `told` about, the `copies` that it has had, and its bindings unless others are given. OSError
+    if a message cannot be read back.
     """
     bindings = session.bindings if bindings is None else bindings
     mailbox = session.mailbox
@@ -150,6 +154,7 @@ def export_state(
         claims=session.move.claims if session.move is not None else {},
         registered=registered or [],
         asked=asked or [],
+        told=told or [],
         copies=(copies or [])[:MAX_INSTANCES],
     )
     return msgspec.msgpack.encode(state)

@@ -12,6 +12,7 @@ from msgspec import Meta
 from msgnode.bus.receipts import is_awaited
 from msgnode.links.exchange.receipts import digest_of, units_of
 from msgnode.links.exchange.status import AGAIN_SECONDS, GRACE_SECONDS, HELD_SECONDS
+from msgnode.links.exchange.told_requests import LATE_SECONDS, MAX_OF_SESSION, ToldRequests
 from msgnode.protocol.address import MAX_ADDRESS_CHARS
 from msgnode.protocol.message import Message
 from msgnode.structures.bounded_cache import BoundedCache
@@ -19,11 +20,10 @@ from msgnode.structures.deadlines import Deadlines
 from msgnode.structures.fair_table import FairTable
 from msgnode.structures.recent_keys import RecentKeys
 
-LATE_SECONDS = 3600.0  # for which a request is known to have been answered in place of the other domain
 MAX_NODES = 4096  # that have begun again
 MAX_AWAITED = 50_000  # requests of clients here that other domains have not answered; fewer with long names
 
-MAX_MOVED = 1000  # requests of one session that move with it: the newest ones
+MAX_MOVED = MAX_OF_SESSION  # requests of one session that move with it: the newest ones
 
 PROVISIONAL = (b'"code":1', b'"code": 1')
 
@@ -119,7 +119,7 @@ class AwaitedAnswers:
         self._seconds = seconds
         self._table: FairTable[bytes, tuple[Sent, str]] = FairTable(most)  # each with the address
         self._restarts: BoundedCache[str, float] = BoundedCache(MAX_NODES)  # when nodes began again
-        self._told: RecentKeys[bytes] = RecentKeys(LATE_SECONDS, most, seconds)
+        self.in_place = ToldRequests(most, seconds)
         self._answered: RecentKeys[bytes] = RecentKeys(LATE_SECONDS, most, seconds)  # of those that moved
         self._deadlines: Deadlines[bytes] = Deadlines()
 
@@ -135,7 +135,7 @@ class AwaitedAnswers:
         for to in sent.awaited:
             key = sent.from_, sent.id, to
             digest = digest_of(key)
-            self._told.discard(digest)  # the id is used again
+            self.in_place.discard(digest)  # the id is used again
             self._answered.discard(digest)
             evicted = self._table.put(digest, (sent, to), sent.sid, sent.sid, units_of(key))
             self._deadlines.set(digest, sent.until + GRACE_SECONDS)
@@ -144,20 +144,21 @@ class AwaitedAnswers:
                 dropped.append(oldest)
         return dropped
 
-    def answered(self, message: Message, in_place: bool = False) -> bool:
+    def answered(self, message: Message, in_place: bool = False, sid: int = 0) -> bool:
         """
         Notes a response of another node. False if it comes too late: its request was answered in its place,
         or it is itself `in_place` of an answer that came. False, too, for a request that comes back here with
-        the session of its recipient, when its sender has been answered.
+        the session of its recipient, when its sender has been answered. `sid` is that of the session that an
+        answer in place of another one is for.
         """
         if not isinstance(message.to, str):
             return True
         if message.type.lower() != "response":
-            if not len(self._told) or not is_awaited(message):
+            if not len(self.in_place) or not is_awaited(message):
                 return True
-            return digest_of((message.from_, message.id, message.to)) not in self._told
+            return digest_of((message.from_, message.id, message.to)) not in self.in_place
         digest = digest_of((message.to, message.id, message.from_))
-        if digest in self._told or (in_place and digest in self._answered):
+        if digest in self.in_place or (in_place and digest in self._answered):
             return False
         found = self._table.pop(digest)
         if found is not None:
@@ -166,20 +167,19 @@ class AwaitedAnswers:
             if found[0].is_moved:
                 self._answered.add(digest)
         if in_place:
-            self._told.add(digest)
+            self.in_place.add(digest, sid)
         return True
 
-    def passed_here(self, message: Message) -> bool:
+    def passed_here(self, message: Message, sender: int, recipient: int) -> bool:
         """
-        Notes a message from a client of this node to another one. False for a response that comes too late. A
-        request may have an id that was used before.
+        Notes a message from a client of this node to another one, by the sids of their sessions. False for a
+        response that comes too late. A request may have an id that was used before.
         """
-        if not (len(self._table) or len(self._told)):
-            return True
         if message.type.lower() == "response":
-            return self.answered(message)
-        if len(self._told) and isinstance(message.to, str) and is_awaited(message):
-            self._told.discard(digest_of((message.from_, message.id, message.to)))
+            is_asked = self._table.has(recipient, recipient) or self.in_place.knows(recipient)
+            return not is_asked or self.answered(message)
+        if self.in_place.knows(sender) and isinstance(message.to, str) and is_awaited(message):
+            self.in_place.discard(digest_of((message.from_, message.id, message.to)))
         return True
 
     def awaits(self, sid: int, to: str) -> bool:
@@ -188,18 +188,11 @@ class AwaitedAnswers:
         """
         return any(asked == to for _, (_, asked) in self._table.of(sid, sid))
 
-    @property
-    def has_told(self) -> bool:
-        """
-        Was any request answered in place of its recipient lately?
-        """
-        return len(self._told) > 0
-
     def told(self, sent: Sent, to: str) -> None:
         """
         Notes that the sender of a request has got an answer in place of that of the address.
         """
-        self._told.add(digest_of((sent.from_, sent.id, to)))
+        self.in_place.add(digest_of((sent.from_, sent.id, to)), sent.sid)
 
     def drop(self, sent: Sent) -> None:
         """
@@ -255,6 +248,7 @@ class AwaitedAnswers:
         """
         The session with that sid is at another node, and waits there.
         """
+        self.in_place.forget(sid)
         for digest, _ in self._table.of(sid, sid):
             self._table.remove(digest)
             self._deadlines.discard(digest)

@@ -302,12 +302,25 @@ class Outgoing:
             if request.node != self._network.node:
                 self._evicted(self.awaited.adopt(request, session.sid))
 
+    def told_to(self, session: Session) -> list[bytes]:
+        """
+        The requests of the session that were answered in place of their recipients.
+        """
+        return self.awaited.in_place.of(session.sid)
+
+    def adopt_told(self, told: list[bytes], session: Session) -> None:
+        """
+        Notes what a session was told that came here from another node of this domain.
+        """
+        for digest in told:
+            self.awaited.in_place.add(digest, session.sid)
+
     def is_expected(self, data: bytes) -> bool:
         """
         False if a message that came with a session is an answer to a request that was answered in its place,
         or such a request; an answer is not waited for any more.
         """
-        if b"response" not in data and not self.awaited.has_told:
+        if b"response" not in data and not self.awaited.in_place:
             return True
         try:
             return self.awaited.answered(recall(data))

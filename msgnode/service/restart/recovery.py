@@ -119,7 +119,7 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
     moved = _absorbed(node, found, states)
     for session in found.values():
         node.sessions.restore(session)
-    for session in released.values():
+    for _, session in sorted(released.items(), reverse=True):  # the name is that of the last to leave
         node.sessions.restore_released(session)
         found[session.sid] = session
     for session in node.sessions:

@@ -1,11 +1,11 @@
 """
-Moves of real sessions with real disks: nodes are killed and stopped, links are cut, nodes are drained, and
-clients go wherever they want.
+Moves of real sessions with real disks: nodes are killed and stopped, links are cut, streams are slow, nodes
+are drained, and clients go wherever they want.
 
 After quiet no session is held twice, nothing waits to be handed over, and each client has every message once;
-in order, while no node was killed, stopped or cut off, and no session came back to a node that was still
-handing it over. What a sender itself sends again may come twice, after its own session has begun again at
-another node; and what was published while sessions moved, if a node was killed between which they moved.
+in order, while no node was killed, stopped, slow or cut off, and no session came back to a node that was
+still handing it over. What a sender itself sends again may come twice, after its own session has begun again
+at another node; and what a client got at one node, if it then went to another one that held its session, too.
 """
 
 import shutil
@@ -35,7 +35,7 @@ class DurableMovesMachine(RuleBasedStateMachine):
         self.path = Path(tempfile.mkdtemp(prefix="moves-"))
         self.world = DurableWorld(self.path)
         self.is_calm = True
-        self.was_killed_in_move = False
+        self.had_two_holders = False
         for number, name in ((1, first), (2, second)):
             self.world.client(f"runtime://example.org/{number}").connect(name)
         self.world.run(1)
@@ -46,6 +46,7 @@ class DurableMovesMachine(RuleBasedStateMachine):
     @rule(session=SESSIONS, node=NODES)
     def connect(self, session, node):
         self.is_calm &= not self.world.is_leaving(session, node)
+        self.had_two_holders |= len(self.world.holders(session)) > 1
         self.world.client(session).connect(node)
 
     @rule(session=SESSIONS)
@@ -86,9 +87,6 @@ class DurableMovesMachine(RuleBasedStateMachine):
     @rule(node=NODES, what=st.sampled_from(("kill", "start", "stop", "resume")))
     def disturb(self, node, what):
         self.is_calm &= what in ("start", "resume")
-        member = self.world.members.get(node)
-        if what == "kill" and member is not None:
-            self.was_killed_in_move |= member.sessions.moves.under_way != (0, 0, 0)
         getattr(self.world, what)(node)
 
     @rule(node=NODES)
@@ -127,7 +125,7 @@ class DurableMovesMachine(RuleBasedStateMachine):
         assert [each for each in published if each not in client.got] == []
         sent_again = set().union(*[sender.sent_again for sender in world.senders.values()])
         doubled = [each for each in published if client.got.count(each) > 1 and each not in sent_again]
-        assert doubled == []
+        assert doubled == [] or self.had_two_holders
         if self.is_calm and not sent_again:
             for source in "abc":
                 got = [each for each in client.got if each[0] == source]

@@ -305,6 +305,26 @@ def test_answer_at_the_senders_node_may_be_too_late(world: World) -> None:
     assert [504, 200] == world.ann.codes
 
 
+@pytest.mark.parametrize("first", [A, B])
+def test_sender_that_was_told_moves_on_with_that(world: World, first: str) -> None:
+    """
+    A sender that was told in place of the recipient, by the node where it asked or for another one, does not
+    get the answer where it is later.
+    """
+    world.unheard.add((A, C))
+    world.ann.ask(BOB)
+    world.run(0.1)
+    world.go(world.ann, first)
+    world.give_up(A, C)
+    world.run(1)
+    world.go(world.ann, C if first == B else B)
+
+    world.bob.answer()
+    world.run(1)
+
+    assert [504] == world.ann.codes
+
+
 def test_request_that_was_given_up_does_not_come_with_its_recipient(world: World) -> None:
     """
     A request whose sender was told that nothing is known of it is not delivered when it comes back to the

@@ -75,3 +75,66 @@ def test_client_that_comes_back_gets_nothing_that_it_had_elsewhere(tmp_path: Pat
     world.heal()
 
     assert sorted(world.published[S]) == sorted(client.got)
+
+
+def test_name_is_that_of_the_last_to_leave_after_a_restart(tmp_path: Path) -> None:
+    """
+    A node that a session has left twice, and that is started again before the end of that, hands over by the
+    later one what comes to the session's name.
+    """
+    world = DurableWorld(tmp_path)
+    client = world.client(S)
+    client.connect(A)
+    world.run(1)
+    world.slow.add((C, A))
+    world.publish(C, S, 1)
+    for name in (B, A, B):
+        client.connect(name)
+        world.run(0.1)
+
+    world.kill(A)
+    world.start(A)
+
+    node = world.members[A].node
+    released = [each for each in node.sessions.released.values() if each.runtime == S]
+    assert 2 == len(released)
+    assert (max(released, key=lambda each: each.sid),) == node.routes.resolve(S)
+
+
+def test_client_whose_session_is_lost_at_once_comes_back(tmp_path: Path) -> None:
+    """
+    A client whose session begins again at a node that has just heard of a higher one is not left with a
+    connection of no session.
+    """
+    world = DurableWorld(tmp_path)
+    client = world.client(S)
+    client.connect(B)
+    world.publish(B, S, 8)
+    client.connect(C)
+    world.publish(A, OTHER, 1)
+    world.stop(A)
+    world.stop(B)
+    world.run(8)
+    world.resume(A)
+    client.connect(A)
+    world.heal()
+
+    assert sorted(world.published[S]) == sorted(client.got)
+
+
+def test_message_with_one_recipient_has_no_copies(tmp_path: Path) -> None:
+    """
+    Only what a member has sent to several nodes is known by an id where it waits.
+    """
+    world = DurableWorld(tmp_path)
+    for runtime, name in ((S, B), ("runtime://example.org/11", A)):  # both subscribe to one topic
+        world.client(runtime).connect(name)
+    world.run(1)
+    world.client(S).drop()
+    world.publish(A, S, 2)  # to the session, and to the topic
+    world.run(1)
+
+    session = world.members[B].node.sessions.get(S)
+
+    assert session is not None
+    assert [False, True] == [kept.copy is not None for kept in session.mailbox.waiting_messages()]
