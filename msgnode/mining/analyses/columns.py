@@ -56,7 +56,7 @@ REQUESTS = ("create", "read", "delete", "subscribe", "unsubscribe", "execute")
 TYPES = (*REQUESTS, "response", "update", "forward", "open", "re-open", "close", "ping", "message")
 FAILED = ("refused", "no-route")
 
-_MULTICAST = r"/(changes|registration|status)$|/children/"
+_MULTICAST = ("/changes", "/registration", "/status")  # at the end
 _AUTHORITY = r"^[A-Za-z][A-Za-z0-9+.-]*://([^/?#]+)"
 _SERVICE = r"^(domain://(?:msg-node|registry|idm|qos-broker)\.[^/]+|mn:|global:)"
 
@@ -97,8 +97,14 @@ def destination(address: str) -> Column:
 def is_multicast(address: str) -> Column:
     """
     Is this a publication address, from which no reply is expected?
+
+    Without a regular expression, for this is asked about every message.
     """
-    return F.col(address).rlike(_MULTICAST)
+    column = F.col(address)
+    found = column.contains("/children/")
+    for end in _MULTICAST:
+        found |= column.endswith(end)
+    return found
 
 
 def is_service(address: str) -> Column:

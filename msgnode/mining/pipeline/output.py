@@ -31,6 +31,8 @@ CHECKPOINT = "_checkpoint.json"
 _BY_BATCH = ("exchanges", "lives")
 _BY_PIECE = ("lines", "_bad")
 TAILS = "_tails"  # copies of what was appended to files, while it is read
+# Columns of stored rows with a value of its own in nearly each row: a dictionary would be filled in vain.
+_UNIQUE = ("id", "time", "transaction", "traceparent", "first_answer", "last_answer")
 FEW_BYTES = 8 * 1024 * 1024  # of the log: its sums are few rows
 _FILE = "part-00000.snappy.parquet"  # of a small table
 _WRITTEN = f"{CHECKPOINT}.part"  # the checkpoint, if a run was killed before it could rename it
@@ -210,7 +212,8 @@ class Output:
         if self._delta is not None and name in DELTA_TABLES:
             return self._delta.write(rows, name, number, by, once)
         path = self.files.inside(f"{name}/batch={number}")
-        rows.write.mode("overwrite").partitionBy(*by).parquet(path)
+        plain = {f"parquet.enable.dictionary#{column}": "false" for column in _UNIQUE}
+        rows.write.mode("overwrite").options(**plain).partitionBy(*by).parquet(path)
         return True
 
     def drop_bad(self, piece: int) -> None:
