@@ -56,7 +56,8 @@ def hours(lines: DataFrame) -> DataFrame:
         "date",
         "hour",
         "node",
-        F.when(message, domain("from")).alias("domain"),
+        # Null for other lines; as a branch of a condition, it would be searched for twice.
+        F.concat(domain("from"), F.when(message, F.lit(""))).alias("domain"),
         F.when(message & failed(), F.coalesce("code", F.lit(0))).alias("code"),
     ).agg(
         count_where(message).alias("messages"),

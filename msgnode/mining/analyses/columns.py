@@ -56,8 +56,9 @@ REQUESTS = ("create", "read", "delete", "subscribe", "unsubscribe", "execute")
 TYPES = (*REQUESTS, "response", "update", "forward", "open", "re-open", "close", "ping", "message")
 FAILED = ("refused", "no-route")
 
-_MULTICAST = r"/(changes|registration|status)$|/children/"
-_AUTHORITY = r"^[A-Za-z][A-Za-z0-9+.-]*://([^/?#]+)"
+_MULTICAST = ("/changes", "/registration", "/status")  # at the end
+# The group is the domain, without a service of the node before it; nothing for addresses of the node.
+_AUTHORITY = r"^(?!mn:)[A-Za-z][A-Za-z0-9+.-]*://(?:(?:msg-node|registry|idm|qos-broker)\.)?([^/?#]*)"
 _SERVICE = r"^(domain://(?:msg-node|registry|idm|qos-broker)\.[^/]+|mn:|global:)"
 
 
@@ -65,8 +66,10 @@ def kind(type: str = "type") -> Column:
     """
     The type in lower case, or `other`.
     """
-    lower = F.lower(F.col(type))
-    return F.when(lower.isin(*TYPES), lower).otherwise(F.lit("other"))
+    column = F.col(type)
+    lower = F.lower(column)
+    # Most are in lower case already, and to find that out costs less than to write them so.
+    return F.when(column.isin(*TYPES), column).when(lower.isin(*TYPES), lower).otherwise(F.lit("other"))
 
 
 def domain(address: str) -> Column:
@@ -74,15 +77,12 @@ def domain(address: str) -> Column:
     The domain of an address: `node` for addresses of the node without a domain, `none` for others.
     """
     column = F.col(address)
-    host = F.regexp_replace(
-        F.regexp_extract(column, _AUTHORITY, 1), r"^(msg-node|registry|idm|qos-broker)\.", ""
+    host = F.regexp_extract(column, _AUTHORITY, 1)
+    # Both parts are always computed, so that Spark searches for the host once.
+    other = (
+        F.when(host != "", F.lit("")).when(column.startswith("mn:"), F.lit("node")).otherwise(F.lit("none"))
     )
-    return (
-        F.when(column.isNull(), F.lit("none"))
-        .when(column.startswith("mn:"), F.lit("node"))
-        .when(host == "", F.lit("none"))
-        .otherwise(F.lower(host))
-    )
+    return F.coalesce(F.concat(F.lower(host), other), F.lit("none"))
 
 
 def destination(address: str) -> Column:
@@ -91,14 +91,21 @@ def destination(address: str) -> Column:
     """
     column = F.col(address)
     found = F.lower(F.regexp_extract(column, r"^([A-Za-z][A-Za-z0-9+.-]*:(?://[^/?#]+)?)", 1))
-    return F.when(column.isNull() | (found == ""), F.lit("none")).otherwise(found)
+    # As for the domain, the search is made once.
+    return F.coalesce(F.concat(found, F.when(found != "", F.lit("")).otherwise("none")), F.lit("none"))
 
 
 def is_multicast(address: str) -> Column:
     """
     Is this a publication address, from which no reply is expected?
+
+    Without a regular expression, for this is asked about every message.
     """
-    return F.col(address).rlike(_MULTICAST)
+    column = F.col(address)
+    found = column.contains("/children/")
+    for end in _MULTICAST:
+        found |= column.endswith(end)
+    return found
 
 
 def is_service(address: str) -> Column:

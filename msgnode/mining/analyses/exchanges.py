@@ -96,20 +96,21 @@ def _looking_back(rows: DataFrame) -> DataFrame:
     Each response with its request in `_request`; each request with itself.
     """
     order = ("time", "is_answer", "type", "bytes", "outcome")
-    here = Window.partitionBy(*_KEY, "node").orderBy(*order).rowsBetween(Window.unboundedPreceding, 0)
-    before = here.rowsBetween(Window.unboundedPreceding, -1)
+    before = Window.partitionBy(*_KEY, "node").orderBy(*order).rowsBetween(Window.unboundedPreceding, -1)
     anywhere = Window.partitionBy(*_KEY).orderBy(*order, "node").rowsBetween(Window.unboundedPreceding, 0)
-    request = F.when(~F.col("is_answer"), F.struct(*_OF_REQUEST))
+    is_answer, itself = F.col("is_answer"), F.struct(*_OF_REQUEST)
+    request = F.when(~is_answer, itself)
     # This repartition serves both windows and the following grouping, so that there is one shuffle.
     rows = rows.repartition(*_KEY).select(
         "*",
-        F.last(request, ignorenulls=True).over(here).alias("_here"),
         F.last(request, ignorenulls=True).over(before).alias("_before"),
         F.last(request, ignorenulls=True).over(anywhere).alias("_anywhere"),
     )
-    near = _may_belong("_here")
-    far = _may_belong("_anywhere")
-    belongs = F.when(near, F.col("_here")).when(F.col("is_answer") & far, F.col("_anywhere"))
+    belongs = (
+        F.when(~is_answer, itself)
+        .when(_may_belong("_before"), F.col("_before"))
+        .when(is_answer & _may_belong("_anywhere"), F.col("_anywhere"))
+    )
     again = F.coalesce("again", _may_belong("_before"), F.lit(False))
     return rows.withColumn("_request", belongs).withColumn("again", again)
 

@@ -1,5 +1,5 @@
 """
-Tables of a few rows, written as Parquet by this process: an execution of Spark for each would cost more.
+Tables of a few rows, made by this process: an execution of Spark for each would cost more.
 """
 
 from collections.abc import Sequence
@@ -27,13 +27,20 @@ _TYPES = {
 }
 
 
-def parquet_of(rows: Sequence[dict[str, Any]], schema: StructType) -> bytes:
+def table_of(rows: Sequence[dict[str, Any]], schema: StructType) -> pa.Table:
     """
-    A Parquet file with these rows, of the types that Spark would write.
+    A table with these rows, of the types that Spark would write.
+    """
+    fields = [pa.field(field.name, _type_of(field.dataType)) for field in schema.fields]
+    return pa.Table.from_pylist(rows, pa.schema(fields))
+
+
+def parquet_of(table: pa.Table) -> bytes:
+    """
+    A Parquet file with the rows of a table.
     """
     into = pa.BufferOutputStream()
-    fields = [pa.field(field.name, _type_of(field.dataType)) for field in schema.fields]
-    pq.write_table(pa.Table.from_pylist(rows, pa.schema(fields)), into)
+    pq.write_table(table, into)
     return bytes(into.getvalue().to_pybytes())
 
 

@@ -158,7 +158,7 @@ class MinedDirectory:
         }
         fine = {}
         if period.seconds <= SHORT_SECONDS:
-            about["begin"], about["end"] = minutes_of(rows["lines"], about["begin"], about["end"])
+            about["begin"], about["end"] = minutes_of(tables["nodes"], about["begin"], about["end"])
             fine = {"minute_messages": rows["messages"], "minute_exchanges": rows["exchanges"]}
         say("writing the report")
         name = f"report-{period.file_name}.html"

@@ -17,7 +17,7 @@ from msgnode.mining.pipeline.checkpoint import Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Tail
 from msgnode.mining.pipeline.delta import transaction
 from msgnode.mining.pipeline.log_files import LogFile, unsplit
-from msgnode.mining.pipeline.output import TAILS, Output, in_one_partition
+from msgnode.mining.pipeline.output import FEW_BYTES, TAILS, Output, in_one_partition
 from msgnode.mining.pipeline.parse import parsed
 from msgnode.mining.pipeline.schema import KINDS, TRAFFIC
 
@@ -94,7 +94,7 @@ class Batches:
         """
         Make a part: the summaries of the stored rows of these batches.
         """
-        sources = self._sources(batches, None)
+        sources = self._in_memory(batches, None)
         self._say("summing up")
         found = {question.name: question.summarise(sources[question.of]) for question in self._kept()}
         self._output.write_parts(found, number, sum(batch.bytes for batch in batches))
@@ -113,6 +113,19 @@ class Batches:
             "exchanges": self._rows("exchanges", batches).where(told & F.expr(exchanges.TOLD)),
             "lives": self._rows("lives", batches).where(told),
         }
+
+    def _in_memory(self, batches: list[Batch], last: Batch | None) -> dict[Source, DataFrame]:
+        """
+        The same for all analyses. Few rows are read once: to open the files for each analysis costs more.
+        """
+        found = self._sources(batches, last)
+        if not self._in_one or sum(batch.bytes for batch in batches) > FEW_BYTES:
+            return found
+        for name in ("lines", "exchanges", "lives"):
+            found[name] = found[name].localCheckpoint()
+        found["messages"] = found["lines"].where("kind = 'message'")
+        found["events"] = found["lines"].where("kind = 'session'")
+        return found
 
     def merge_batches(self, one: Batch, batches: list[Batch]) -> None:
         """
@@ -183,7 +196,7 @@ class Batches:
         The files of the tail are listed once for all analyses, and what analyses share is planned once.
         """
         tail = checkpoint.tail
-        sources = self._sources(tail, tail[-1])
+        sources = self._in_memory(tail, tail[-1])
         found: dict[str, DataFrame] = {}
 
         def summaries(question: Analysis) -> DataFrame:

@@ -34,6 +34,7 @@ class Ingest:
         self._most = most_parts
         self._most_tail = most_tail
         self._keep = keep
+        self._is_again = False
 
     def take(self, checkpoint: Checkpoint, logs: list[LogFile], unpacked: Unpacked) -> tuple[Checkpoint, int]:
         """
@@ -53,6 +54,7 @@ class Ingest:
         self._maintain(checkpoint)
         self._output.save(checkpoint)
         self._output.sweep(checkpoint)
+        self._is_again = True
         return checkpoint, len(plan.tails) + sum(len(files) for _, _, files in plan.fresh)
 
     def _since(self, checkpoint: Checkpoint, logs: list[LogFile]) -> int:
@@ -109,7 +111,9 @@ class Ingest:
     def _maintain(self, checkpoint: Checkpoint) -> None:
         if checkpoint.batches[0].begin < checkpoint.since:
             self._forget(checkpoint)
-        if batches := checkpoint.batches_to_sum_up(self._most_tail):
+        # With --follow, more runs will come: all but the newest hour is summed up once, not by each of them.
+        most = 1 if self._is_again else self._most_tail
+        if batches := checkpoint.batches_to_sum_up(most):
             self._batches.sum_up(checkpoint.next, batches)
             checkpoint.sum_up(batches)
         while batches := checkpoint.batches_to_merge():

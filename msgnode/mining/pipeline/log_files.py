@@ -151,15 +151,31 @@ class LogFiles:
         return self._path(path).getFileSystem(self._configuration)
 
     def _below(self) -> list[Any]:
+        """
+        The status of each file in the directory and below.
+        """
         try:
-            status = self._system.getFileStatus(self._path(self.where))
-            found = self._system.listFiles(status.getPath(), True)
-            files = []
-            while found.hasNext():
-                files.append(found.next())
-            return files
+            top = self._system.getFileStatus(self._path(self.where)).getPath()
+            return self._listed(top) if self.is_object_store else self._walked(top)
         except Exception as why:
             raise Unreadable(f"{self.where}: {first_line(why)}") from why
+
+    def _listed(self, top: Any) -> list[Any]:
+        found, files = self._system.listFiles(top, True), []
+        while found.hasNext():
+            files.append(found.next())
+        return files
+
+    def _walked(self, top: Any) -> list[Any]:
+        # Of a local file, Hadoop's listFiles asks for the permissions too, with a process for each.
+        files, directories = [], [top]
+        for directory in directories:
+            for status in self._system.listStatus(directory):
+                if status.isDirectory():
+                    directories.append(status.getPath())
+                else:
+                    files.append(status)
+        return files
 
     def exists(self, name: str = "") -> bool:
         return bool(self._system.exists(self._at(name)))

@@ -11,8 +11,7 @@ the next run to delete.
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import Any
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -31,7 +30,10 @@ CHECKPOINT = "_checkpoint.json"
 _BY_BATCH = ("exchanges", "lives")
 _BY_PIECE = ("lines", "_bad")
 TAILS = "_tails"  # copies of what was appended to files, while it is read
+# Columns of stored rows with a value of its own in nearly each row: a dictionary would be filled in vain.
+_UNIQUE = ("id", "time", "transaction", "traceparent", "first_answer", "last_answer")
 FEW_BYTES = 8 * 1024 * 1024  # of the log: its sums are few rows
+MAX_AT_HAND = 20_000  # rows of parts that are kept in memory
 _FILE = "part-00000.snappy.parquet"  # of a small table
 _WRITTEN = f"{CHECKPOINT}.part"  # the checkpoint, if a run was killed before it could rename it
 _TABLES = ("tables", "_tables", "_tables.before", "report.html", "report.html.part", "_period")
@@ -57,6 +59,8 @@ class Output:
         self.files = LogFiles(spark, where)
         self._check: Callable[[], None] = lambda: None
         self._delta: DeltaTables | None = None
+        self._saved = ""  # the text of the checkpoint, if this process saved one
+        self._at_hand: dict[str, StoredTable] = {}  # sums of parts that this process wrote, by directory
 
     @contextmanager
     def exclusive(self, make: bool) -> Iterator[None]:
@@ -108,8 +112,11 @@ class Output:
         """
         The checkpoint. Unreadable if it is damaged, OutputRefused if it is of another version.
         """
+        text = self.files.read(CHECKPOINT)
+        if text != self._saved:  # another run has been here, and numbers may mean other parts
+            self._at_hand.clear()
         try:
-            found = load(self.files.read(CHECKPOINT))
+            found = load(text)
         except (ValueError, KeyError, TypeError) as why:
             raise Unreadable(
                 f"{self.files.inside(CHECKPOINT)}: is damaged ({why}); use --overwrite"
@@ -136,7 +143,8 @@ class Output:
         self._check()
         if self._delta is not None:
             checkpoint.versions = self._delta.versions()
-        self.files.write(CHECKPOINT, checkpoint.text())
+        self._saved = checkpoint.text()
+        self.files.write(CHECKPOINT, self._saved)
 
     def sweep(self, checkpoint: Checkpoint) -> None:
         """
@@ -150,6 +158,8 @@ class Output:
             name: pieces for name in _BY_PIECE
         }
         kept |= {f"parts/{question}": parts for question in self.files_in("parts")}
+        ends = tuple(f"/batch={number}" for number in parts)
+        self._at_hand = {name: table for name, table in self._at_hand.items() if name.endswith(ends)}
         for name, numbers in kept.items():
             found = [_NUMBERED.fullmatch(inside) for inside in self.files_in(name)]
             self._forget(name, sorted({int(match[1]) for match in found if match} - numbers), checkpoint.next)
@@ -210,7 +220,8 @@ class Output:
         if self._delta is not None and name in DELTA_TABLES:
             return self._delta.write(rows, name, number, by, once)
         path = self.files.inside(f"{name}/batch={number}")
-        rows.write.mode("overwrite").partitionBy(*by).parquet(path)
+        plain = {f"parquet.enable.dictionary#{column}": "false" for column in _UNIQUE}
+        rows.write.mode("overwrite").options(**plain).partitionBy(*by).parquet(path)
         return True
 
     def drop_bad(self, piece: int) -> None:
@@ -241,8 +252,10 @@ class Output:
         """
         if self._delta is not None and name in DELTA_TABLES:
             return self._delta.read(name, numbers, schema)
-        base = self.files.inside(name)
-        paths = [f"{base}/batch={number}" for number in numbers]
+        places = [f"{name}/batch={number}" for number in numbers]
+        if all(place in self._at_hand for place in places):
+            return reduce(DataFrame.unionByName, [self._at_hand[place].rows for place in places])
+        base, paths = self.files.inside(name), [self.files.inside(place) for place in places]
         reader = self._spark.read.option("mergeSchema", "true")  # an older part may lack a column
         if schema is not None:
             reader = self._spark.read.schema(schema)
@@ -253,21 +266,17 @@ class Output:
         Write results, and return them as stored, in the same order.
         """
         schemas = {name: rows.schema for name, rows in found.items()}
-        known: dict[str, list[dict[str, Any]]] = {}
         places = {name: f"{among}/{name}" for name in found}
         if in_one_partition(self._spark):
-            known = self._written_at_once(found, places)
-        else:
-            self._write_each(found, places)
+            return self._written_at_once(found, places)
+        self._write_each(found, places)
         return {
-            name: StoredTable(schema, partial(self._stored, schema, f"{among}/{name}"), known.get(name))
+            name: StoredTable(schema, partial(self._stored, schema, places[name]))
             for name, schema in schemas.items()
         }
 
     def _stored(self, schema: StructType, name: str) -> DataFrame:
         stored = self._spark.read.schema(schema).parquet(self.files.inside(name))
-        if in_one_partition(self._spark):  # and in one file
-            return stored.coalesce(1)
         # Without an order, Spark reads the largest file first.
         return stored.orderBy("_metadata.file_name", "_metadata.row_index")
 
@@ -277,15 +286,17 @@ class Output:
 
         in_parallel(write, found)
 
-    def _written_at_once(
-        self, found: dict[str, DataFrame], places: dict[str, str]
-    ) -> dict[str, list[dict[str, Any]]]:
-        from msgnode.mining.execution.arrow_tables import parquet_of  # a cluster does without Arrow
+    def _written_at_once(self, found: dict[str, DataFrame], places: dict[str, str]) -> dict[str, StoredTable]:
+        from msgnode.mining.execution.arrow_tables import parquet_of, table_of  # a cluster does without
 
-        values = dict(zip(found, gather(list(found.values())), strict=True))
-        for name, rows in found.items():
-            self.files.write_bytes(f"{places[name]}/{_FILE}", parquet_of(values[name], rows.schema))
-        return values
+        tables = {}
+        for (name, rows), values in zip(found.items(), gather(list(found.values())), strict=True):
+            table = table_of(values, rows.schema)
+            self.files.write_bytes(f"{places[name]}/{_FILE}", parquet_of(table))
+            # From this process Spark gets the rows with less planning than from a file.
+            read = partial(self._spark.createDataFrame, table, rows.schema)
+            tables[name] = StoredTable(rows.schema, read, values)
+        return tables
 
     def write_parts(self, found: dict[str, DataFrame], number: int, size: int) -> None:
         """
@@ -294,9 +305,18 @@ class Output:
         """
         places = {name: f"parts/{name}/batch={number}" for name in found}
         if size <= FEW_BYTES and in_one_partition(self._spark):
-            self._written_at_once(found, places)
+            written = self._written_at_once(found, places)
+            self._keep_at_hand({places[name]: table for name, table in written.items()})
         else:
             self._write_each(found, places)
+
+    def _keep_at_hand(self, parts: dict[str, StoredTable]) -> None:
+        """
+        Keep the sums of a part for the next run of this process, if few rows are kept.
+        """
+        self._at_hand |= parts
+        if sum(len(table.values or ()) for table in self._at_hand.values()) > MAX_AT_HAND:
+            self._at_hand.clear()
 
     def read_table(self, name: str) -> DataFrame:
         """

@@ -28,7 +28,7 @@ def parsed(text: DataFrame) -> DataFrame:
     shape = StructType([*TRAFFIC.fields, StructField(_CORRUPT, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     stamp = _stamp()
-    rows = text.where(F.trim("value") != "").select(
+    rows = text.where(_begins_as_object() | (F.trim("value") != "")).select(
         "value",
         "path",
         F.from_json("value", shape, options).alias("line"),
@@ -56,6 +56,13 @@ def _stamp() -> Column:
     return F.when(path.endswith(".gz"), packed).otherwise(plain)
 
 
+def _begins_as_object() -> Column:
+    """
+    Does the line begin as lines of a node do? This is asked first, for to trim a line copies it.
+    """
+    return F.col("value").startswith("{")
+
+
 def _why() -> Column:
     """
     The reason why a line is set aside, for the operator; null for a valid line.
@@ -64,7 +71,9 @@ def _why() -> Column:
     hours = F.unix_date(F.col("date").cast("date")) * 24 + F.col("hour")
     bad = (
         F.when(
-            line.isNull() | line[_CORRUPT].isNotNull() | ~F.ltrim("value").startswith("{"),
+            line.isNull()
+            | line[_CORRUPT].isNotNull()
+            | ~(_begins_as_object() | F.ltrim("value").startswith("{")),
             "not JSON of the log",
         )
         .when(line["v"].isNull(), "no version")

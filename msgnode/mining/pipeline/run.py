@@ -152,7 +152,7 @@ class MiningRun:
         tables |= self._stories(checkpoint.batches, tables)
         self._say("writing the report")
         about = self._about(checkpoint)
-        report = write_report(about, tables, self._fine(checkpoint, about))
+        report = write_report(about, tables, self._fine(checkpoint, about, tables["nodes"]))
         self._output.publish()
         self._output.files.write("report.html", report)
         checkpoint.answered = checkpoint.next
@@ -235,18 +235,17 @@ class MiningRun:
         lines = self._batches.lines(some).where(F.col("date").between(moment(first)[:10], moment(last)[:10]))
         return lines.where(F.col("time").between(first, last))
 
-    def _fine(self, checkpoint: Checkpoint, about: dict[str, Any]) -> dict[str, DataFrame]:
+    def _fine(
+        self, checkpoint: Checkpoint, about: dict[str, Any], nodes: StoredTable
+    ) -> dict[str, DataFrame]:
         """
         The rows themselves, of a log that is short enough to be shown by minute.
         """
         if about["end"] - about["begin"] > SHORT_SECONDS:
             return {}
-        lines = self._batches.lines(checkpoint.batches)
-        about["begin"], about["end"] = minutes_of(lines, about["begin"], about["end"])
-        return {
-            "minute_messages": lines.where("kind = 'message'"),
-            "minute_exchanges": self._batches.sources(checkpoint.batches)["exchanges"],
-        }
+        about["begin"], about["end"] = minutes_of(nodes, about["begin"], about["end"])
+        rows = self._batches.sources(checkpoint.batches)
+        return {"minute_messages": rows["messages"], "minute_exchanges": rows["exchanges"]}
 
     def _about(self, checkpoint: Checkpoint) -> dict[str, Any]:
         batches = checkpoint.batches

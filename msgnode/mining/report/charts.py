@@ -21,17 +21,15 @@ LINES = 12  # of one chart
 MAX_DRAWN = 30  # sessions in the subscription graph; with more its names would overlap
 
 
-def totals(rows: DataFrame, *names: str) -> Asking:
+def totals(rows: DataFrame, *names: str) -> DataFrame:
     """
     The sums of columns; without names, those of the volume.
     """
     if names:
-        [found] = yield rows.agg(*[F.sum(name).alias(name) for name in names])
-    else:
-        lost = F.sum(F.when(F.col("outcome").isin(*FAILED), F.col("messages")).otherwise(F.lit(0)))
-        sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "copies")]
-        [found] = yield rows.agg(*sums, lost.alias("failed"))
-    return {name: value or 0 for name, value in found.asDict().items()}
+        return rows.agg(*[F.sum(name).alias(name) for name in names])
+    lost = F.sum(F.when(F.col("outcome").isin(*FAILED), F.col("messages")).otherwise(F.lit(0)))
+    sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "copies")]
+    return rows.agg(*sums, lost.alias("failed"))
 
 
 def by(volume: DataFrame, *keys: str) -> DataFrame:

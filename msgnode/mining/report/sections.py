@@ -65,19 +65,23 @@ def sections(about: dict[str, Any], tables: Tables, series: Series) -> list[Sect
 
 
 def _overview(about: dict[str, Any], tables: Tables, series: Series) -> Asking:
-    total = yield from charts.totals(tables["volume"].rows)
-    answered = yield from charts.totals(tables["answered"].rows, "requests", "unanswered")
-    messages = total["messages"]
+    # Asked together: each round is an execution.
+    [[total], [requests], *rows] = yield [
+        charts.totals(tables["volume"].rows),
+        charts.totals(tables["answered"].rows, "requests", "unanswered"),
+        *_of_findings(tables),
+    ]
+    messages = total["messages"] or 0
     tiles = [
         ["messages", messages, "number"],
-        ["bytes received", total["bytes"], "bytes"],
-        ["copies delivered", total["copies"], "number"],
+        ["bytes received", total["bytes"] or 0, "bytes"],
+        ["copies delivered", total["copies"] or 0, "number"],
         ["refused or no route", (total["failed"] / messages) if messages else 0, "share"],
-        ["requests unanswered", answered["unanswered"], "number"],
-        ["of requests", answered["requests"], "number"],
+        ["requests unanswered", requests["unanswered"] or 0, "number"],
+        ["of requests", requests["requests"] or 0, "number"],
         ["lines set aside", about["bad"], "number"],
     ]
-    found, more = findings.ranked((yield from _findings(about, tables, series, messages)))
+    found, more = findings.ranked(_findings(about, series, messages, rows))
     rest = f"{more} lighter ones are not listed; the sections have them." if more else ""
     return {
         "id": "overview",
@@ -89,20 +93,26 @@ def _overview(about: dict[str, Any], tables: Tables, series: Series) -> Asking:
     }
 
 
-def _findings(about: dict[str, Any], tables: Tables, series: Series, messages: int) -> Asking:
+def _of_findings(tables: Tables) -> list[Any]:
+    """
+    The queries for `_findings`.
+    """
+    silent = tables["silences"].rows.where("until is not null").groupBy("node", "why")
+    return [
+        tables["refusals"].head(_CAUSES),
+        tables["talkers"].rows.agg(F.max("last").alias("last")),
+        silent.agg(F.count("*").alias("number"), F.sum("minutes").alias("minutes")),
+        *[tables[name].head(most) for name, most in _HEADS.items()],
+    ]
+
+
+def _findings(about: dict[str, Any], series: Series, messages: int, rows: list[list[Row]]) -> list[Finding]:
     """
     All findings, in no order.
     """
     steps = series.steps
-    heads = {name: tables[name].head(most) for name, most in _HEADS.items()}
-    silent = tables["silences"].rows.where("until is not null").groupBy("node", "why")
-    causes, [newest], repeated, *rows = yield [
-        tables["refusals"].head(_CAUSES),
-        tables["talkers"].rows.agg(F.max("last").alias("last")),
-        silent.agg(F.count("*").alias("number"), F.sum("minutes").alias("minutes")),
-        *heads.values(),
-    ]
-    first = dict(zip(heads, rows, strict=True))
+    causes, [newest], repeated, *heads = rows
+    first = dict(zip(_HEADS, heads, strict=True))
     ill_typed = first["ill_typed"]
     senders = _senders(causes) | ill_typed_senders(ill_typed, about["records"])
     ages = _ages(causes, newest["last"] or 0)

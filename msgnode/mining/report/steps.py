@@ -6,14 +6,17 @@ A short log is shown by minute, a long one by day.
 
 from datetime import UTC, datetime
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.columns import quotient
+from msgnode.mining.execution.gathering import served
+from msgnode.mining.execution.stored_table import StoredTable
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 SHORT_SECONDS = 6 * HOUR  # up to here by minute
 LONG_SECONDS = 45 * DAY  # beyond that by day
+MAX_NODES = 100_000  # whose lines tell how long the log is
 _SECOND = 1_000_000_000
 
 
@@ -59,12 +62,14 @@ class Steps:
         return (number - self.first).cast("int")
 
 
-def minutes_of(lines: DataFrame, begin: int, end: int) -> tuple[int, int]:
+def minutes_of(nodes: StoredTable, begin: int, end: int) -> tuple[int, int]:
     """
-    The whole minutes that have all the lines, in seconds since 1970; `begin` and `end` if there are none.
+    The whole minutes that have all the lines of these nodes, in seconds since 1970; `begin` and `end` if
+    there are none.
     """
-    found = lines.agg(F.min("time").alias("first"), F.max("time").alias("last")).first()
-    if found is None or found["last"] is None:
+    [found] = served([nodes.head(MAX_NODES)])
+    if not found:
         return begin, end
-    minute = MINUTE * _SECOND
-    return found["first"] // minute * MINUTE, (found["last"] // minute + 1) * MINUTE
+    # The table has the minutes of the first and the last line.
+    first, last = min(row["first"] for row in found), max(row["last"] for row in found)
+    return first // _SECOND, last // _SECOND + MINUTE

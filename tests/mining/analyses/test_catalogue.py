@@ -58,7 +58,8 @@ class TestColumns:
         Domains and destinations of all shapes of addresses.
         """
         addresses = [BOB, SM, "mn:/session", "global://registry", "no address", None, "comm://A.example/x?y"]
-        rows = spark.createDataFrame([(a, "Weird") for a in addresses], "to string, type string")
+        named = [*((a, "Weird") for a in addresses), ("mn://A/b", "Update"), ("domain://registry.", "update")]
+        rows = spark.createDataFrame(named, "to string, type string")
 
         found = table(rows.select(domain("to"), destination("to"), kind()))
 
@@ -70,6 +71,8 @@ class TestColumns:
             ("none", "none", "other"),
             ("none", "none", "other"),
             ("a.example", "comm://a.example", "other"),
+            ("node", "mn://a", "update"),
+            ("none", "domain://registry.", "update"),
         ] == found
 
     def test_published_addresses_are_those_of_the_node(self, spark):

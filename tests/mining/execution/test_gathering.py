@@ -4,7 +4,7 @@ Many queries in few executions, and small tables without one.
 
 import pytest
 
-from msgnode.mining.execution.arrow_tables import parquet_of
+from msgnode.mining.execution.arrow_tables import parquet_of, table_of
 from msgnode.mining.execution.gathering import gather, gathered, served
 
 SCHEMA = (
@@ -77,7 +77,7 @@ def test_small_table_has_the_types_of_spark(spark, rows, tmp_path):
     What is written without Spark is read by it with the same types and values.
     """
     [values] = gather([rows])
-    (tmp_path / "part-00000.parquet").write_bytes(parquet_of(values, rows.schema))
+    (tmp_path / "part-00000.parquet").write_bytes(parquet_of(table_of(values, rows.schema)))
 
     stored = spark.read.parquet(str(tmp_path))
 

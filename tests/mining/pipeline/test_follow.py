@@ -1,0 +1,79 @@
+"""
+Runs of one process, as with --follow: what it keeps in memory of the run before.
+"""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import StructType
+
+from msgnode.mining.pipeline.batches import Batches
+from msgnode.mining.pipeline.ingest import Ingest
+from msgnode.mining.pipeline.log_files import LogFiles
+from msgnode.mining.pipeline.output import Output
+from tests.mining.pipeline.test_ingest import QUESTIONS, Runs, at_once
+from tests.mining.rows import table
+
+
+class Following:
+    """
+    A process that looks at a log again and again.
+    """
+
+    def __init__(self, spark, runs):
+        self.output = Output(spark, str(runs.out))
+        self.batches = Batches(spark, self.output, QUESTIONS, (), StructType([]), list().append)
+        self.ingest, self.logs = Ingest(self.output, self.batches), LogFiles(spark, str(runs.logs))
+
+    def look(self, overwrite=False):
+        """
+        Take what is new, and return the checkpoint with the answers.
+        """
+        found, _ = self.ingest.take(self.output.begin({}, overwrite), self.logs.logs(), self.logs.unpacked)
+        return found, [table(self.batches.answer(question, found)) for question in QUESTIONS]
+
+
+def test_later_looks_sum_up_closed_hours_once(spark, tmp_path):
+    """
+    From the second look on, closed hours have a part; the answers are those of one run over everything.
+    """
+    runs = Runs(spark, tmp_path / "runs")
+    runs.write(0)
+    path = runs.write(1)
+    text = path.read_text()
+    path.write_text("".join(text.splitlines(keepends=True)[:2]))
+    following = Following(spark, runs)
+    first, _ = following.look()
+    path.write_text(text)
+
+    second, _ = following.look()
+    runs.write(2)
+    third, answers = following.look()
+
+    ends = [[part.end - first.batches[0].begin for part in known.parts] for known in (first, second, third)]
+    assert [[], [1], [1, 2]] == ends
+    assert at_once(spark, tmp_path / "once", runs) == answers == runs.answers()
+
+
+def test_sums_in_memory_do_not_outlive_a_run_of_another_process(spark, tmp_path):
+    """
+    A process that follows goes on from what another made in its directory, also from parts of equal numbers.
+    """
+    runs = Runs(spark, tmp_path / "runs")
+    runs.write(0)
+    runs.write(1)
+    following = Following(spark, runs)
+    following.look()
+    runs.write(2)
+    following.look()
+    runs.write(0, "mn2")
+    other = Following(spark, runs)
+    other.look(overwrite=True)
+    runs.write(3)
+    made, _ = other.look()
+
+    found, answers = following.look()
+
+    assert made == found
+    assert at_once(spark, tmp_path / "once", runs) == answers
