@@ -118,7 +118,7 @@ class Cluster(MultiService):
             lambda: carrier.is_connected,
             lambda: carrier.claim.is_granted,
             self._missing,
-            self.directory.compare,
+            lambda: self.directory.compare().addCallback(lambda done: self.sessions.catch_up()),
             joined,
             reactor,
         )

@@ -26,6 +26,7 @@ from msgnode.protocol.close_codes import STOPPING
 
 AGAIN_SECONDS = 0.25  # until members are asked again what they hold
 SETTLE_TRIES = 4
+CATCH_UP_SECONDS = 5.0  # for which clients wait for what members had sent to this node
 START_SECONDS = 10.0  # for which members that this node has known are expected
 
 
@@ -151,9 +152,10 @@ class ClusterSessions:
             return self._directory.compare().addCallback(compared)
 
         def compared(result: None) -> Deferred[None] | None:
-            is_late = self._reactor.seconds() >= until
-            if is_late or not (self._directory.is_unanswered or self._unreached()):
+            if self._reactor.seconds() >= until:
                 return None
+            if not (self._directory.is_unanswered or self._unreached()):
+                return self.catch_up()
             return deferLater(self._reactor, AGAIN_SECONDS).addCallback(lambda done: compare())
 
         if self._comparing is not None:
@@ -168,6 +170,22 @@ class ClusterSessions:
         )
         self._comparing.start()
         return done
+
+    def catch_up(self) -> Deferred[None]:
+        """
+        Fires when all has arrived that members had sent while this node was not reached, or after
+        CATCH_UP_SECONDS. A session that comes here has had that at its earlier node.
+        """
+        until = self._reactor.seconds() + CATCH_UP_SECONDS
+
+        def arrived(is_late: bool) -> Deferred[None] | None:
+            is_over = self._reactor.seconds() >= until
+            return None if is_over or not self.moves.flushing.is_slow else flush()
+
+        def flush() -> Deferred[None]:
+            return self.moves.flushing.flush(self._channel.node).addCallback(arrived)
+
+        return flush()
 
     # -- draining ---------------------------------------------------------------------
 

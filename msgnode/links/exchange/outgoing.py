@@ -310,7 +310,7 @@ class Outgoing:
 
     def adopt_told(self, told: list[bytes], session: Session) -> None:
         """
-        Notes what a session was told that came here from another node of this domain.
+        Notes such requests of a session that came here from another node of this domain.
         """
         for digest in told:
             self.awaited.in_place.add(digest, session.sid)

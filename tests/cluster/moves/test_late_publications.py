@@ -98,3 +98,28 @@ def test_session_that_moves_on_takes_late_publications_along(world: World) -> No
 
     assert world.published[S][-4:] == before
     assert ([], []) == (world.lost(), world.doubled())
+
+
+def test_node_that_stood_still_gets_what_was_sent_before_it_takes_sessions(tmp_path: Path) -> None:
+    """
+    A client that comes to a node which stood still gets nothing again that was sent to other sessions there
+    meanwhile.
+    """
+    world = DurableWorld(tmp_path)
+    client = world.client(S)
+    client.connect(A)
+    world.client(OTHER).connect(B)
+    world.run(1)
+    world.stop(B)
+    world.run(6)
+    world.publish(C, S, 4)
+    world.run(1)
+    world.slow.add((C, B))
+    world.resume(B)
+    world.run(0.1)
+    client.connect(B)
+    world.run(1)
+    world.slow.clear()
+    world.heal()
+
+    assert world.published[S] == client.got
