@@ -58,6 +58,9 @@ class Timeouts(Generic[K]):
         for key in [key for key, due in islice(self._due.items(), TURN) if due <= now]:
             if self._due.pop(key, None) is not None:
                 self._expired(key)
-        if self._due and self._timer is None:
+        if self._timer is not None:
+            self._timer.cancel()  # of a key that was started meanwhile, which is not the first
+            self._timer = None
+        if self._due:
             left = next(iter(self._due.values())) - now
             self._timer = self._clock.callLater(max(0.0, left), self._fired)

@@ -58,6 +58,25 @@ def test_many_keys_expire_in_several_turns():
     assert expired == [*range(TURN), *range(2 * TURN, 3 * TURN)]
 
 
+def test_key_that_is_started_while_others_expire_delays_none():
+    """
+    What is left for the next turn expires then, although a key was started meanwhile.
+    """
+    clock, expired = Clock(), []
+
+    def expire(key: int) -> None:
+        expired.append(key)
+        if key == 0:
+            timeouts.start(-1)
+
+    timeouts: Timeouts[int] = Timeouts(clock, 2.0, expire)
+    for number in range(2 * TURN):
+        timeouts.start(number)
+    clock.advance(2)
+
+    assert expired == list(range(2 * TURN))
+
+
 def test_nothing_stays_behind():
     """
     No timer runs when all keys are cancelled, or after the end.

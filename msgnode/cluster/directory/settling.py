@@ -85,6 +85,9 @@ class Settling:
         for _ in range(TURN):
             if self._waiters and self._waiters[0].deadline <= now:
                 self._release_late(self._waiters.popleft())
+        if self._timer is not None:
+            self._timer.cancel()  # of one that came meanwhile, which is not the first
+            self._timer = None
         if self._waiters:
             left = max(0.0, self._waiters[0].deadline - now)
             self._timer = self._clock.callLater(left, self._expire)
