@@ -76,6 +76,7 @@ class ClusterSessions:
         self.local.is_any_away = lambda: bool(missing())
         node.sessions.copy_id = members.copy_id
         self.local.own_flushed, self.local.flushed = flushing.own, flushing.flush
+        self.local.copy_marks = members.copy_marks.all
         self.local.arrived = lambda: flushing.flush(channel.node)
         directory.session_shared = self.moves.compare
         held = HeldInput(

@@ -23,7 +23,8 @@ class SessionMove(msgspec.Struct, omit_defaults=True):
 
     `progress` has for each handover that came, by its sender and id, the key up to which its messages are
     here, and whether it has ended. With `behind` others arrive: what was sent here has keys above it.
-    `claims` has how many messages of each earlier epoch the client has had.
+    `claims` has how many messages of each earlier epoch the client has had, and `marks` the last copies of
+    publications that it has had at earlier nodes, by instance (in hexadecimal) and priority.
     """
 
     id: str = ""
@@ -32,6 +33,7 @@ class SessionMove(msgspec.Struct, omit_defaults=True):
     behind: int = 0
     claims: dict[str, int] = {}
     progress: dict[str, tuple[int, bool]] = {}
+    marks: list[tuple[str, int, int]] = []
 
     def note_progress(self, handover: str, key: int, has_ended: bool) -> None:
         self.progress.pop(handover, None)

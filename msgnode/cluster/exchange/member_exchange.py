@@ -87,7 +87,7 @@ class MemberExchange:
         self.send, self.send_copies, self.carry = sending.send, sending.send_copies, sending.carry
         self.publish = sending.publish
         self.received, self.received_several = receiving.received, receiving.received_several
-        self.copy_id = sending.copy_id
+        self.copy_id, self.copy_marks = sending.copy_id, sending.marks
         self.outgoing = exchange.outgoing
         self.outgoing.came_here, self.outgoing.is_here = lookup.came_here, lookup.is_here
         self._sending = sending

@@ -48,6 +48,7 @@ class MemberReceiving:
         self._node = node
         self._exchange = exchange
         self._sending = sending
+        self._marks = sending.marks
         self._counts = exchange.counts
         self._traffic_recorder = traffic_recorder
         self._failures = FailureLog(log)
@@ -127,6 +128,8 @@ class MemberReceiving:
         message.received_at = time_ns()
         message.receipt = envelope.kind == ASKED
         message.priority = min(9, max(0, envelope.priority))
+        if arrival.is_copy:
+            self._marks.note(id, message.priority)
         message.log = message.log and envelope.log
         left = max(0, envelope.ttl_millis) / 1000
         message.ttl = left if message.ttl is None else min(message.ttl, left)

@@ -11,6 +11,7 @@ from twisted.python.failure import Failure
 from msgnode.bus.receipts import RECEIPT
 from msgnode.bus.router import Router
 from msgnode.cluster.exchange.arrival import MemberArrival
+from msgnode.cluster.exchange.copy_marks import CopyMarks
 from msgnode.links.exchange.counts import ExchangeCounts
 from msgnode.links.exchange.envelopes import ASKED, COPY, MessageIds, envelope_of, identity_of, reason_of
 from msgnode.links.exchange.gathering import Gathering
@@ -61,6 +62,7 @@ class MemberSending:
         self._options = options
         self._counts = counts
         self._gatherings: dict[str, Gathering] = {}  # by member
+        self.marks = CopyMarks()
         self._copied: Message | None = None  # of which there are several copies
         self._copied_id = (b"", 0)
         self._failures = FailureLog(log)
@@ -126,6 +128,7 @@ class MemberSending:
     def send_copies(self, message: Message, session: Session, nodes: Iterable[str]) -> int:
         reached = 0
         self._copied, self._copied_id = message, (id := self._ids.next())
+        self.marks.note(id, message.effective_priority)
         for node in nodes:
             gathering = self._gathering(node)
             try:
@@ -145,6 +148,7 @@ class MemberSending:
         Sends copies of a message of this node's own. Never raises.
         """
         self._copied, self._copied_id = message, self._ids.next()
+        self.marks.note(self._copied_id, message.effective_priority)
         for node in nodes:
             self.carry(node, message.data, self._copied_id)
 

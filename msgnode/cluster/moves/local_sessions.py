@@ -10,6 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from msgnode.cluster.exchange.copy_marks import Marks, later
 from msgnode.cluster.moves import session_transfer as transfer
 from msgnode.cluster.moves.coming_copies import ComingCopies
 from msgnode.cluster.moves.node_parts import NoRequests, Parts, Requests
@@ -47,6 +48,7 @@ class LocalSessions:
         copy_id: Callable[[Message], CopyId | None],
     ) -> None:
         self.more: Callable[[str], None] = lambda name: None
+        self.copy_marks: Callable[[], Marks] = dict  # of the copies that came to this node, or that it sent
         self.own_flushed: Callable[[], Deferred[None]]
         self.flushed: Callable[[str], Deferred[bool]]
         self.arrived: Callable[[], Deferred[bool]]
@@ -70,6 +72,7 @@ class LocalSessions:
         self.copies = CopyBudget()
         self.given_up = 0  # sessions beyond that, for which late messages were not waited for
         self._released_at: dict[bytes, int] = {}  # the last key at the release
+        self._marks_at: dict[bytes, Marks] = {}  # of copies, at the release
         self._over: dict[str, int] = {}  # handovers to sessions that have left: their last keys
         self._handed_over: set[bytes] = set()  # by this node, which stops, and not at a client's wish
         self._unflushed: dict[Session, None] = {}
@@ -99,6 +102,11 @@ class LocalSessions:
             if session.is_moved and session.mailbox.overlap is None:
                 self.expect(session, is_restored=True)
         self._sessions.copies.clear()
+        for session in self._sessions:
+            if session.move is not None and session.move.marks and session.mailbox.overlap is None:
+                self._watch(session)
+                session.pause()
+                self._clock.callLater(EXPECT_SECONDS, self._still_expects, session, True)
 
     @property
     def late(self) -> int:
@@ -142,6 +150,7 @@ class LocalSessions:
                 session.mailbox, self._copy_id, lambda: self._collected(session), self.copies
             )
             session.mailbox.overlap = overlap
+            overlap.marks = _marks_of(session)
             overlap.restore(self._sessions.copies.pop(session.sid, {}))
             for kept in session.mailbox.waiting_messages():
                 overlap.note_early(kept)
@@ -178,6 +187,8 @@ class LocalSessions:
             return  # it ends with that
         if self.has_others(session.runtime) or (is_restored and self.is_any_away()):
             self._clock.callLater(EXPECT_SECONDS, self._still_expects, session, is_restored)
+        elif self._expects(session):
+            self._coming.wait(session)
         else:
             session.mailbox.overlap = None
             self.flush(session)
@@ -197,6 +208,7 @@ class LocalSessions:
             self._handed_over.add(release.id)
         self._leaving[release.id] = session
         self._released_at[release.id] = session.mailbox.last_key
+        self._marks_at[release.id] = self.copy_marks()
         self._watch(session)
         session.write_state()
         written = self._commit().addErrback(self._keep, release, session)
@@ -207,7 +219,7 @@ class LocalSessions:
         The release could not be written: the session stays.
         """
         del self._leaving[release.id]
-        del self._released_at[release.id]
+        del self._released_at[release.id], self._marks_at[release.id]
         assert session.move is not None
         session.move = msgspec.structs.replace(session.move, id="", to="", generation=0)
         if not self._is_arriving(session):
@@ -242,7 +254,11 @@ class LocalSessions:
         registered, asked = self._node.registered.of(session), self.requests.awaited_of(session)
         bindings, copies = self._bindings(release.id), self._watch(session).delivered()
         told = self.requests.told_to(session)
-        return transfer.export_state(session, self._sessions, registered, bindings, asked, told, copies)
+        at_release = self._marks_at.get(release.id, {})  # not after a restart
+        marks = later(_marks_of(session), at_release)
+        return transfer.export_state(
+            session, self._sessions, registered, bindings, asked, told, copies, marks
+        )
 
     def _bindings(self, id: bytes) -> dict[str, int]:
         return self._left_bindings.get(id, self._leaving[id].bindings)
@@ -323,6 +339,7 @@ class LocalSessions:
         self._flushing.pop(release.id, None)
         self._late.discard(release.id)
         self._released_at.pop(release.id, None)
+        self._marks_at.pop(release.id, None)
         self._forget_handovers(session)
         self._node.registered.forget(session)
         self.requests.forget_awaited(session)
@@ -360,7 +377,11 @@ class LocalSessions:
             self._begin_arrival(session, handover)
             steps = transfer.bind(found, session, self._node)
             transfer.merge_messages(found, session, self._sessions)
-        self._watch(session).adopt(found.copies)
+        overlap = self._watch(session)
+        overlap.adopt(found.copies)
+        overlap.marks = later(overlap.marks, {(instance, lane): n for instance, lane, n in found.marks})
+        assert session.move is not None
+        session.move.marks = [(instance.hex(), lane, n) for (instance, lane), n in overlap.marks.items()]
         for url in found.registered:
             shown = session.proof
             self._node.registered.restore(session, url, shown.user if shown is not None else session.identity)
@@ -555,6 +576,14 @@ def _fail(why: Failure, commits: list[Deferred[None]]) -> None:
     commits[0].addErrback(lambda why: None)  # no part waits for the first
     for each in commits:
         each.errback(why)
+
+
+def _marks_of(session: Session) -> Marks:
+    """
+    The marks of the copies that the session has had at earlier nodes.
+    """
+    marks = session.move.marks if session.move is not None else ()
+    return {(bytes.fromhex(instance), priority): number for instance, priority, number in marks}
 
 
 def _handover(of: str, id: bytes) -> str:

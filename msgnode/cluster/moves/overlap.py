@@ -17,6 +17,7 @@ from weakref import ref
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+from msgnode.cluster.exchange.copy_marks import Marks
 from msgnode.protocol.message import Message
 from msgnode.sessions.mailbox import Mailbox
 from msgnode.sessions.queue import QueuedMessage
@@ -95,6 +96,8 @@ class SessionOverlap:
         self._id_of = id_of
         self._collected = collected
         self._budget = budget
+        # Copies up to these are not for it, if they come by themselves: an earlier holder has got them.
+        self.marks: Marks = {}
         self._here: dict[CopyId, int] = {}  # the keys of their messages
         self._late: dict[CopyId, QueuedMessage] = {}  # that came by the other member
         self._first: dict[bytes, int] = {}  # by instance, of the copies that came by themselves
@@ -111,6 +114,8 @@ class SessionOverlap:
         if id is None:
             return True
         instance, number = id
+        if number <= self.marks.get((instance, message.effective_priority), 0):
+            return False
         self._first[instance] = min(number, self._first.get(instance, number))
         self._coming.discard(id)
         late = self._late.pop(id, None)
@@ -209,9 +214,9 @@ class SessionOverlap:
     @property
     def expects(self) -> bool:
         """
-        May a copy come here by itself that the other member has sent?
+        May a copy come here by itself that the session has had?
         """
-        return bool(self._coming)
+        return bool(self._coming or self.marks)
 
     def note_late(self, id: CopyId, kept: QueuedMessage, is_awaited: bool = False) -> None:
         """

@@ -6,12 +6,14 @@ their numbers before any other, and learns at once that none is missing.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Annotated, Protocol
 
 import msgspec
 from msgspec import Meta
 
 from msgnode.cluster.directory.wire import Address, Counter
+from msgnode.cluster.exchange.copy_marks import Marks
 from msgnode.links.exchange.awaited import MAX_MOVED, MovedRequest
 from msgnode.sessions.allocation_keys import Keys
 from msgnode.sessions.inbox import Inbox
@@ -24,9 +26,11 @@ from msgnode.sessions.session_table import Sessions
 from msgnode.structures.time_slices import ADDRESSES
 
 MAX_INSTANCES = 1000  # of members that sent copies
+MAX_MARKS = 10 * MAX_INSTANCES
 
 Digest = Annotated[bytes, Meta(max_length=16)]
 Instance = Annotated[bytes, Meta(max_length=64)]
+Priority = Annotated[int, Meta(ge=0, le=9)]
 CopyId = tuple[Annotated[bytes, Meta(max_length=64)], int]
 
 
@@ -78,8 +82,8 @@ class Record(msgspec.Struct):
 class State(msgspec.Struct):
     """
     A session without its queue. `received` counts the messages of its client; `told` are its requests that
-    were answered in place of their recipients, and `copies` the ids of messages that it has had, of which
-    other copies may come.
+    were answered in place of their recipients, `copies` the ids of messages that it has had, of which other
+    copies may come, and `marks` the last ones of each member before that, by instance and priority.
     """
 
     record: Record
@@ -94,6 +98,7 @@ class State(msgspec.Struct):
     asked: Annotated[list[MovedRequest], Meta(max_length=MAX_MOVED)] = []
     told: Annotated[list[Digest], Meta(max_length=MAX_MOVED)] = []
     copies: Annotated[list[tuple[Instance, list[Counter]]], Meta(max_length=MAX_INSTANCES)] = []
+    marks: Annotated[list[tuple[Instance, Priority, Counter]], Meta(max_length=MAX_MARKS)] = []
 
 
 class Bindings(Protocol):
@@ -129,11 +134,12 @@ def export_state(
     asked: list[MovedRequest] | None = None,
     told: list[bytes] | None = None,
     copies: list[tuple[bytes, list[int]]] | None = None,
+    marks: Marks | None = None,
 ) -> bytes:
     """
     The state of the session, with the addresses that it has registered, the requests that it `asked`, those
-    that it was `told` about, the `copies` that it has had, and its bindings unless others are given. OSError
-    if a message cannot be read back.
+    that it was `told` about, the `copies` that it has had, the `marks` of those before, and its bindings
+    unless others are given. OSError if a message cannot be read back.
     """
     bindings = session.bindings if bindings is None else bindings
     mailbox = session.mailbox
@@ -156,6 +162,7 @@ def export_state(
         asked=asked or [],
         told=told or [],
         copies=(copies or [])[:MAX_INSTANCES],
+        marks=[(*place, number) for place, number in islice((marks or {}).items(), MAX_MARKS)],
     )
     return msgspec.msgpack.encode(state)
 
