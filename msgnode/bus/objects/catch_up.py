@@ -272,8 +272,9 @@ class CatchUps:
             session = catching.session
             if session.ended or session.connection is None or catching.is_overrun:
                 raise Rejected("the subscriber went away, or does not keep up", 503, "overflow")
-            if session.ready is not None:
-                return
+            mailbox = session.mailbox
+            if session.ready is not None or (mailbox.overlap is not None and not mailbox.queued):
+                return  # a session that has just moved has its messages queued, and sent at the end of a turn
             yield deferLater(self._clock, WAIT_SECONDS)
         raise Rejected("the subscriber does not keep up", 503, "overflow")
 

@@ -10,8 +10,8 @@ from twisted.python.failure import Failure
 
 from msgnode.bus.receipts import RECEIPT
 from msgnode.bus.router import Router
+from msgnode.cluster.copies.copy_marks import CopyMarks
 from msgnode.cluster.exchange.arrival import MemberArrival
-from msgnode.cluster.exchange.copy_marks import CopyMarks
 from msgnode.links.exchange.counts import ExchangeCounts
 from msgnode.links.exchange.envelopes import ASKED, COPY, MessageIds, envelope_of, identity_of, reason_of
 from msgnode.links.exchange.gathering import Gathering

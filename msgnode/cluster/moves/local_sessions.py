@@ -10,11 +10,11 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.cluster.exchange.copy_marks import Marks, later
+from msgnode.cluster.copies.coming_copies import ComingCopies
+from msgnode.cluster.copies.copy_marks import Marks, later
+from msgnode.cluster.copies.overlap import CopyBudget, CopyId, SessionOverlap
 from msgnode.cluster.moves import session_transfer as transfer
-from msgnode.cluster.moves.coming_copies import ComingCopies
 from msgnode.cluster.moves.node_parts import NoRequests, Parts, Requests
-from msgnode.cluster.moves.overlap import CopyBudget, CopyId, SessionOverlap
 from msgnode.cluster.moves.session_holder import Claims, Release
 from msgnode.protocol.close_codes import SUPERSEDED, Closing
 from msgnode.protocol.message import Message
@@ -208,7 +208,10 @@ class LocalSessions:
             self._handed_over.add(release.id)
         self._leaving[release.id] = session
         self._released_at[release.id] = session.mailbox.last_key
-        self._marks_at[release.id] = self.copy_marks()
+        if (
+            session.mailbox.overlap is None
+        ):  # else copies may be on their way that came here before the session
+            self._marks_at[release.id] = self.copy_marks()
         self._watch(session)
         session.write_state()
         written = self._commit().addErrback(self._keep, release, session)
@@ -219,7 +222,8 @@ class LocalSessions:
         The release could not be written: the session stays.
         """
         del self._leaving[release.id]
-        del self._released_at[release.id], self._marks_at[release.id]
+        del self._released_at[release.id]
+        self._marks_at.pop(release.id, None)
         assert session.move is not None
         session.move = msgspec.structs.replace(session.move, id="", to="", generation=0)
         if not self._is_arriving(session):
@@ -254,7 +258,7 @@ class LocalSessions:
         registered, asked = self._node.registered.of(session), self.requests.awaited_of(session)
         bindings, copies = self._bindings(release.id), self._watch(session).delivered()
         told = self.requests.told_to(session)
-        at_release = self._marks_at.get(release.id, {})  # not after a restart
+        at_release = self._marks_at.get(release.id, {})
         marks = later(_marks_of(session), at_release)
         return transfer.export_state(
             session, self._sessions, registered, bindings, asked, told, copies, marks
@@ -370,6 +374,7 @@ class LocalSessions:
             self._node.identity_expiry.resume(session)
             self._node.budget.settle(session)
             self._begin_arrival(session, handover)
+            self._adopt_marks(found, session)
         elif not _is_same_owner(session, found):
             return fail(ValueError(f"{name} belongs to another user here"))
         else:
@@ -377,11 +382,7 @@ class LocalSessions:
             self._begin_arrival(session, handover)
             steps = transfer.bind(found, session, self._node)
             transfer.merge_messages(found, session, self._sessions)
-        overlap = self._watch(session)
-        overlap.adopt(found.copies)
-        overlap.marks = later(overlap.marks, {(instance, lane): n for instance, lane, n in found.marks})
-        assert session.move is not None
-        session.move.marks = [(instance.hex(), lane, n) for (instance, lane), n in overlap.marks.items()]
+        self._watch(session).adopt(found.copies)
         for url in found.registered:
             shown = session.proof
             self._node.registered.restore(session, url, shown.user if shown is not None else session.identity)
@@ -393,6 +394,16 @@ class LocalSessions:
         bound = self._node.slices.begin(self._bind(steps, session))
         written = self._commit() if bound is None else bound.addCallback(lambda done: self._commit())
         return written.addErrback(self._not_imported, handover, session)
+
+    def _adopt_marks(self, found: transfer.State, session: Session) -> None:
+        """
+        Notes what came to its earlier node. Not for one that began here meanwhile: it may have subscribed to
+        more than that, and copies of those may be on their way.
+        """
+        assert session.move is not None
+        marks = {(instance, lane): number for instance, lane, number in found.marks}
+        self._watch(session).marks = marks
+        session.move.marks = [(instance.hex(), lane, number) for (instance, lane), number in marks.items()]
 
     def _bind(self, steps: Iterator[None], session: Session) -> Iterator[None]:
         yield from steps

@@ -6,14 +6,13 @@ their numbers before any other, and learns at once that none is missing.
 """
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Annotated, Protocol
 
 import msgspec
 from msgspec import Meta
 
+from msgnode.cluster.copies.copy_marks import MAX_MARKS, Marks
 from msgnode.cluster.directory.wire import Address, Counter
-from msgnode.cluster.exchange.copy_marks import Marks
 from msgnode.links.exchange.awaited import MAX_MOVED, MovedRequest
 from msgnode.sessions.allocation_keys import Keys
 from msgnode.sessions.inbox import Inbox
@@ -26,7 +25,6 @@ from msgnode.sessions.session_table import Sessions
 from msgnode.structures.time_slices import ADDRESSES
 
 MAX_INSTANCES = 1000  # of members that sent copies
-MAX_MARKS = 10 * MAX_INSTANCES
 
 Digest = Annotated[bytes, Meta(max_length=16)]
 Instance = Annotated[bytes, Meta(max_length=64)]
@@ -162,7 +160,7 @@ def export_state(
         asked=asked or [],
         told=told or [],
         copies=(copies or [])[:MAX_INSTANCES],
-        marks=[(*place, number) for place, number in islice((marks or {}).items(), MAX_MARKS)],
+        marks=[(*place, number) for place, number in (marks or {}).items()][-MAX_MARKS:],
     )
     return msgspec.msgpack.encode(state)
 

@@ -3,6 +3,7 @@ Requests to other domains that are not answered yet: their senders are answered 
 comes back.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated
 
@@ -12,7 +13,6 @@ from msgspec import Meta
 from msgnode.bus.receipts import is_awaited
 from msgnode.links.exchange.receipts import digest_of, units_of
 from msgnode.links.exchange.status import AGAIN_SECONDS, GRACE_SECONDS, HELD_SECONDS
-from msgnode.links.exchange.told_requests import LATE_SECONDS, MAX_OF_SESSION, ToldRequests
 from msgnode.protocol.address import MAX_ADDRESS_CHARS
 from msgnode.protocol.message import Message
 from msgnode.structures.bounded_cache import BoundedCache
@@ -23,7 +23,9 @@ from msgnode.structures.recent_keys import RecentKeys
 MAX_NODES = 4096  # that have begun again
 MAX_AWAITED = 50_000  # requests of clients here that other domains have not answered; fewer with long names
 
-MAX_MOVED = MAX_OF_SESSION  # requests of one session that move with it: the newest ones
+MAX_MOVED = 1000  # requests of one session that move with it: the newest ones
+LATE_SECONDS = 3600.0  # for which a request is known that was answered in place of its recipient
+MAX_SESSIONS = 4096  # whose requests of that kind are known by their session
 
 PROVISIONAL = (b'"code":1', b'"code": 1')
 
@@ -44,6 +46,59 @@ class MovedRequest(msgspec.Struct, array_like=True):
     log: bool
     node: _Address
     left_seconds: float
+
+
+class ToldRequests:
+    """
+    The digests of at most `most` requests that were answered in place of their recipients, so that what comes
+    later for them is too late, and of those of a session that may move.
+    """
+
+    def __init__(self, most: int, seconds: Callable[[], float]) -> None:
+        self._told: RecentKeys[bytes] = RecentKeys(LATE_SECONDS, most, seconds)
+        self._is_any_unknown = False
+        self._of: BoundedCache[int, deque[bytes]] = BoundedCache(MAX_SESSIONS)
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._told
+
+    def discard(self, digest: bytes) -> None:
+        """
+        Forgets a request; its id is used again.
+        """
+        self._told.discard(digest)
+
+    def add(self, digest: bytes, sid: int) -> None:
+        """
+        Notes a request of the session with that sid; 0: it is not known.
+        """
+        self._told.add(digest)
+        self._is_any_unknown |= not sid
+        if sid:
+            told = self._of.get(sid) or deque(maxlen=MAX_MOVED)
+            told.append(digest)
+            self._of.put(sid, told)
+
+    def knows(self, sid: int) -> bool:
+        """
+        May there be such a request of that session?
+        """
+        return self._is_any_unknown or self._of.get(sid) is not None
+
+    def of(self, sid: int) -> list[bytes]:
+        """
+        The requests of that session, oldest first.
+        """
+        return [digest for digest in self._of.get(sid) or () if digest in self._told]
+
+    def forget(self, sid: int) -> None:
+        """
+        The session is at another node.
+        """
+        self._of.pop(sid)
 
 
 class Sent:

@@ -8,7 +8,7 @@ from typing import Any
 
 from simulating.clock import HeapClock
 
-from msgnode.cluster.moves.overlap import CopyBudget, SessionOverlap
+from msgnode.cluster.copies.overlap import CopyBudget, SessionOverlap
 from msgnode.protocol.close_codes import OVER_CAPACITY
 from msgnode.sessions.queue import QueuedMessage
 from tests.support.cluster_directory import A, B

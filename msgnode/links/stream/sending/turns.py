@@ -13,7 +13,7 @@ MAX_CREDIT = 10 * OVERTAKING
 
 class Turns:
     """
-    The turns of lanes: while a higher one has entries in its queue, a lower one has each tenth turn.
+    The turns of lanes: while a higher one has entries in its queue, each tenth turn is of the oldest entry.
 
     The windows of two lanes alone would share a path equally: what waits in the middle of it has no priority.
     """

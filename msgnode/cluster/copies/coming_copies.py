@@ -7,8 +7,11 @@ from collections.abc import Callable
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 
 from msgnode.sessions.session import Session
+
+log = Logger()
 
 AGAIN_SECONDS = 1.0  # until members are asked again that have not sent all
 
@@ -49,10 +52,15 @@ class ComingCopies:
 
     def _have_come(self, is_late: bool, sessions: dict[Session, None]) -> None:
         for session in sessions:
+            if session in self._next:
+                continue  # it waits for more than what has come
             if is_late and self._expects(session):
                 self._next[session] = None
-            else:
+                continue
+            try:
                 self._ended(session)
+            except Exception:
+                log.failure("the messages of {name} could not be sent", name=session.runtime)
         self._is_asking = bool(self._next)
         if self._next:
             self._clock.callLater(AGAIN_SECONDS if is_late else 0, self._ask)

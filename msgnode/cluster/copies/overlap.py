@@ -17,7 +17,7 @@ from weakref import ref
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from msgnode.cluster.exchange.copy_marks import Marks
+from msgnode.cluster.copies.copy_marks import Marks
 from msgnode.protocol.message import Message
 from msgnode.sessions.mailbox import Mailbox
 from msgnode.sessions.queue import QueuedMessage
@@ -114,10 +114,10 @@ class SessionOverlap:
         if id is None:
             return True
         instance, number = id
-        if number <= self.marks.get((instance, message.effective_priority), 0):
+        self._coming.discard(id)
+        if number <= self.marks.get((instance, message.effective_priority), 0) and id not in self._late:
             return False
         self._first[instance] = min(number, self._first.get(instance, number))
-        self._coming.discard(id)
         late = self._late.pop(id, None)
         if late is not None:
             if not self._mailbox.withdraw(late):

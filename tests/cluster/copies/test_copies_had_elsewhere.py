@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster_durable import NAMES, DurableWorld, RoamingClient
+from tests.support.cluster_durable import NAMES, SM, TOPIC, DurableWorld, RoamingClient
 
 A, B, C = NAMES
 S, OTHER = "runtime://example.org/1", "runtime://example.org/11"  # both subscribe to one topic
@@ -71,6 +71,66 @@ def test_what_a_client_had_does_not_come_again_after_a_restart(world: World) -> 
     world.heal()
 
     world.assert_once()
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.5, 4])
+def test_copies_that_came_to_a_node_before_the_session_are_not_lost(tmp_path: Path, seconds: float) -> None:
+    """
+    A client goes to a node that had them before, and back, while they are on their way to its first node.
+    """
+    world = DurableWorld(tmp_path)
+    bob = world.client(S)
+    bob.connect(A)
+    world.client(OTHER).connect(C)
+    world.run(1)
+    world.slow.add((B, A))
+    world.publish(B, S, 6)
+    world.run(0.5)
+    for name in (C, A):
+        bob.connect(name)
+        world.run(seconds)
+        world.publish(B, S, 2)
+        world.run(0.2)
+
+    world.slow.clear()
+    world.heal()
+
+    assert sorted(world.published[S]) == sorted(bob.got)
+
+
+def test_what_a_session_has_subscribed_at_another_node_meanwhile_is_not_lost(tmp_path: Path) -> None:
+    """
+    Its first node stands still, and hands over a session that began again elsewhere, with a topic more.
+    """
+    world = DurableWorld(tmp_path)
+    bob, topic = world.client(S), TOPIC.format("2")
+    bob.connect(A)
+    for runtime in ("runtime://example.org/2", OTHER):
+        world.client(runtime).connect(B)
+    world.run(1)
+    world.stop(A)
+    world.run(7)
+    bob.connect(C)
+    world.run(4)
+    bob.send(id=2, type="subscribe", to=SM, body={"resources": [topic]})
+    world.run(1)
+    world.slow.add((B, C))
+    sender = world.senders[B]
+    sender.connect(B)
+    world.run(0.1)
+    for to in (topic, TOPIC.format("1")):
+        for number in range(4):
+            sender.send(id=1, type="update", to=to, body={"n": f"{to} {number}"})
+        world.run(0.2)
+    world.resume(A)
+    world.run(4)
+
+    world.slow.clear()
+    world.heal()
+
+    assert [f"{topic} {number}" for number in range(4)] == [
+        each for each in bob.got if each.startswith(topic)
+    ]
 
 
 def test_nothing_is_lost_that_is_published_meanwhile(world: World) -> None:
