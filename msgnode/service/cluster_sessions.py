@@ -73,7 +73,7 @@ class ClusterSessions:
         self.local.more = self.moves.more
         self.local.requests = members.outgoing
         self.local.has_others = lambda name: bool(directory.sessions(name))
-        self.local.is_any_away = lambda: bool(missing())
+        self.local.away = missing
         node.sessions.copy_id = members.copy_id
         self.local.own_flushed, self.local.flushed = flushing.own, flushing.flush
         self.local.copy_marks = members.copy_marks.all

@@ -747,6 +747,9 @@ class QuickNode:
     def wait_no_more(self, of, id):
         return succeed(None)
 
+    def member_down(self, of):
+        pass
+
     def finish(self, of, id):
         self.arrived[id] = (self.arrived[id][0], True)
         return succeed(None)

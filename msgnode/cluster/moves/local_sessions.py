@@ -27,6 +27,7 @@ log = Logger()
 MAX_OVER = 20_000  # handovers whose end is remembered, in case that the other member did not hear of it
 MAX_LATE = 10_000  # sessions that have left, for which late messages are waited for
 LATE_SECONDS = 1.0  # until it is asked again whether those have come
+AWAY_SECONDS = 2.0  # after a restart, for which sessions wait for members that are away
 EXPECT_SECONDS = 10.0  # between two looks whether another member still has a session
 
 
@@ -54,7 +55,7 @@ class LocalSessions:
         self.arrived: Callable[[], Deferred[bool]]
         self.requests: Requests = NoRequests()
         self.has_others: Callable[[str], bool] = lambda name: False  # do other members have the session?
-        self.is_any_away: Callable[[], bool] = lambda: False  # a member that will be back
+        self.away: Callable[[], set[str]] = set  # the members that will be back
         # Why the connections of sessions that leave are closed, by name; else they are superseded.
         self.closings: dict[str, Closing] = {}
         self._node = node
@@ -98,15 +99,18 @@ class LocalSessions:
                 self._arriving[handover] = session
                 if not has_ended:
                     self._watch(session)
-        for session in [each for each in self._sessions if each.sid in self._sessions.copies]:
+        for session in self._sessions:
             if session.is_moved and session.mailbox.overlap is None:
                 self.expect(session, is_restored=True)
         self._sessions.copies.clear()
-        for session in self._sessions:
-            if session.move is not None and session.move.marks and session.mailbox.overlap is None:
-                self._watch(session)
-                session.pause()
-                self._clock.callLater(EXPECT_SECONDS, self._still_expects, session, True)
+        if self._arriving:
+            self._clock.callLater(AWAY_SECONDS, self._stop_waiting_for_others)
+
+    def _stop_waiting_for_others(self) -> None:
+        """
+        The members that have not come back after a restart hand nothing over.
+        """
+        self._node.slices.begin(self._stop_waiting(self.away().__contains__))
 
     @property
     def late(self) -> int:
@@ -185,7 +189,7 @@ class LocalSessions:
             return
         if self._is_arriving(session):
             return  # it ends with that
-        if self.has_others(session.runtime) or (is_restored and self.is_any_away()):
+        if self.has_others(session.runtime) or (is_restored and bool(self.away())):
             self._clock.callLater(EXPECT_SECONDS, self._still_expects, session, is_restored)
         elif self._expects(session):
             self._coming.wait(session)
@@ -463,6 +467,19 @@ class LocalSessions:
             session.write_state()
             self.flush(session)
         return self._commit()
+
+    def member_down(self, of: str) -> None:
+        self._node.slices.begin(self._stop_waiting(lambda node: node == of))
+
+    def _stop_waiting(self, is_away: Callable[[str], bool]) -> Iterator[None]:
+        """
+        Lets sessions no longer wait for what such members hand over.
+        """
+        for handover in list(self._arriving):
+            node, _, id = handover.partition(" ")
+            if is_away(node) and handover in self._arriving and self._place(handover).mailbox.is_arriving:
+                self.wait_no_more(node, bytes.fromhex(id))
+                yield
 
     def finish(self, of: str, id: bytes) -> Deferred[None]:
         came = self._watch(self._place(_handover(of, id))).all_came(self._clock)

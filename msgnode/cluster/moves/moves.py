@@ -329,6 +329,7 @@ class Moves:
     def member_down(self, node: str) -> None:
         self._departures(node).link_down()
         self._arrivals.member_down(node)
+        self._holder.member_down(node)
 
     def has_room(self, node: str) -> None:
         self._departures(node).room()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster_durable import NAMES, SM, TOPIC, DurableWorld, RoamingClient
+from tests.support.cluster_durable import NAMES, TOPIC, DurableWorld, RoamingClient
+from tests.support.durable import SM
 
 A, B, C = NAMES
 S, OTHER = "runtime://example.org/1", "runtime://example.org/11"  # both subscribe to one topic
