@@ -11,7 +11,7 @@ import msgspec
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 
-from msgnode.admin.actions.audited import Audited, Plan
+from msgnode.admin.actions.audited import Audited, Plan, not_kept
 from msgnode.admin.actions.state_file import StateFile
 from msgnode.admin.api.endpoint import Call, Reason
 from msgnode.admin.reads.inspector import Inspector
@@ -104,7 +104,8 @@ class LabelActions(Service):
                 self._rows[runtime] = LabelRow(runtime, labels, body.reason, who, now)
             else:
                 self._rows.pop(runtime, None)
-            return self._file.save().addCallback(lambda saved: {"labels": labels})
+            done = self._file.save().addErrback(not_kept)
+            return done.addCallback(lambda saved: {"labels": labels})
 
         return self._audited.run(call, Plan("label", [runtime], labelled, before=before), body.reason)
 
