@@ -114,6 +114,23 @@ class ActionTests(ClusterCase):
 
         self.assertEqual((1, {THERE: 0}), (lifted["done"], lifted["details"]["nodes"]))
 
+    def test_what_is_the_same_at_every_node_counts_once(self) -> None:
+        """
+        Labels, a limit, and the end of a ban; each node says what it did itself.
+        """
+        labels, limit = f"sessions/{url(C)}/labels", {"kind": "user", "value": "user://x", "rate_messages": 5}
+        ban = self.act("bans", kind="user", value="user://x")["details"]["ban"]
+        self.assertEqual(1, self.act(f"{labels}?dry_run=1", labels=["canary"])["done"])
+
+        done = [
+            self.act(labels, labels=["canary"]),
+            self.act("limits", **limit),
+            self.act(f"bans/{ban['id']}", "DELETE"),
+        ]
+
+        for found in done:
+            self.assertEqual((1, {THERE: 1}), (found["done"], found["details"]["nodes"]))
+
     def test_a_kick_with_a_ban_bans_at_every_node(self) -> None:
         """
         Wherever the session was: its client could come back at another node.

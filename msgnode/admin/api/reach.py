@@ -182,9 +182,10 @@ class Reach:
                 nodes[name] = answer.value["done"]
                 result.audit = result.audit or answer.value["audit"]
                 result.done += answer.value["done"]
-                result.targets += [
-                    target for target in answer.value["targets"] if target not in result.targets
-                ]
+                known = set(result.targets)
+                result.targets += [target for target in answer.value["targets"] if target not in known]
+            if not endpoint.confirms:  # its targets are no sessions of one node, but the same at all nodes
+                result.done = len(result.targets)
             result.details = {**result.details, "nodes": nodes}
             return result
 
