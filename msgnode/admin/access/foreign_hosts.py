@@ -15,7 +15,7 @@ from msgnode.connectors.http.requests import bearer
 from msgnode.protocol.errors import Rejected
 from msgnode.transport.allowed_hosts import Misdirected
 
-LIVE = b"/live"
+LIVE = (b"/live", b"/live/")
 
 
 class ForeignHosts:
@@ -36,8 +36,12 @@ class ForeignHosts:
         if bearer(request):
             try:
                 self._tokens.admit(request, METRICS, VIEWER, OPERATOR, POLICY_MANAGER, ADMIN)
+                return None
             except Rejected as why:
                 request.responseHeaders.removeHeader(b"WWW-Authenticate")
-                return Misdirected(why if why.code == 429 else refusal)
-            return None
-        return self._live if request.path == LIVE else Misdirected(refusal)
+                text = f"{refusal}; or the token of the request is not valid"
+                refusal = why if why.code == 429 else Rejected(text, refusal.code, refusal.reason)
+        if request.path in LIVE:
+            request.responseHeaders.removeHeader(b"Retry-After")
+            return self._live
+        return Misdirected(refusal)
