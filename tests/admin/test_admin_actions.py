@@ -220,6 +220,17 @@ class AccessTests(AdminCase):
         codes = [self.request("GET", "node", token=f"guess{n}", **host).status for n in range(6)]
         self.assertEqual([421] * 5 + [429], codes)
 
+    def test_a_request_of_a_page_does_not_pass_by_a_token(self) -> None:
+        """
+        A proxy may have added it; by a name of the node it passes.
+        """
+        for header in ({"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "same-origin"}):
+            answer = self.request("GET", "node", Host="evil.example", **header)
+            self.assertRefused(answer, 421, "of a page needs it also with a token")
+            live = HTTPClient(self.net, "admin").request("GET", "/live", Host="evil.example", **header)
+            self.assertEqual({"status", "version"}, set(live.json()))
+            self.assertEqual(200, self.request("GET", "node", Host="localhost", **header).status)
+
     def test_live_says_by_any_host_only_how_the_node_is(self) -> None:
         """
         For a load balancer, whose token may have ended; a page that rebound its name learns no more.
