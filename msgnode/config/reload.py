@@ -8,7 +8,7 @@ import hashlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any, Protocol
 
@@ -51,6 +51,7 @@ BUILT_IN = {
     "policy.keep_versions",
     "policy.source",
 }
+POOLS = "pools"  # a table that is shown as one value
 
 
 class ReloadVerdict(msgspec.Struct, frozen=True):
@@ -210,13 +211,14 @@ def apply_changes(config: Config, fresh: Config) -> tuple[list[str], list[str]]:
 
     Returns the keys that changed, and the keys that differ but need a restart.
     """
-    changed, waiting = [], []
+    changed: list[str] = []
+    waiting: list[str] = []
     for name in config.__struct_fields__:
         ours, theirs = getattr(config, name), getattr(fresh, name)
         if ours == theirs:
             continue
         if name not in RELOADABLE:
-            waiting.append(name)
+            waiting += differing(name, ours, theirs)
         elif isinstance(ours, Section):
             for key in ours.__struct_fields__:
                 if getattr(ours, key) == getattr(theirs, key):
@@ -230,3 +232,20 @@ def apply_changes(config: Config, fresh: Config) -> tuple[list[str], list[str]]:
             setattr(config, name, theirs)
             changed.append(name)
     return changed, waiting
+
+
+def differing(name: str, ours: Any, theirs: Any) -> Iterator[str]:
+    """
+    The keys in which two values of the key `name` differ: those within a section or a table of sections, each
+    by its whole name, as in `cluster.url`; else the key itself.
+    """
+    if ours == theirs:
+        return
+    if isinstance(ours, Section) and type(ours) is type(theirs):
+        for key in ours.__struct_fields__:
+            yield from differing(f"{name}.{key}", getattr(ours, key), getattr(theirs, key))
+    elif isinstance(ours, dict) and ours and name != POOLS:
+        for key in {**ours, **theirs}:
+            yield from differing(f"{name}.{key}", ours.get(key), theirs.get(key))
+    else:
+        yield name

@@ -220,15 +220,37 @@ class AccessTests(AdminCase):
         codes = [self.request("GET", "node", token=f"guess{n}", **host).status for n in range(6)]
         self.assertEqual([421] * 5 + [429], codes)
 
+    def test_a_request_of_a_page_does_not_pass_by_a_token(self) -> None:
+        """
+        A proxy may have added it; by a name of the node it passes.
+        """
+        for header in ({"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "same-origin"}):
+            answer = self.request("GET", "node", Host="evil.example", **header)
+            self.assertRefused(answer, 421, "of a page needs it also with a token")
+            live = HTTPClient(self.net, "admin").request("GET", "/live", Host="evil.example", **header)
+            self.assertEqual({"status", "version"}, set(live.json()))
+            self.assertEqual(200, self.request("GET", "node", Host="localhost", **header).status)
+
     def test_live_says_by_any_host_only_how_the_node_is(self) -> None:
         """
-        For a load balancer; a page that rebound its name learns no more.
+        For a load balancer, whose token may have ended; a page that rebound its name learns no more.
         """
-        client = HTTPClient(self.net, "admin")
+        ended = {"Authorization": "Bearer mna_ended"}
 
-        found = client.request("GET", "/live?node=all", Host="evil.example").json()
+        for path, given in [("?node=all", {}), ("/", {}), *[("", ended), ("/", ended)] * 4]:
+            client = HTTPClient(self.net, "admin")
+            found = client.request("GET", f"/live{path}", Host="evil.example", **given)
 
-        self.assertEqual({"status", "version"}, set(found))
+            self.assertEqual((200, {"status", "version"}), (found.status, set(found.json())))
+            self.assertNotIn("Retry-After", found.headers)
+
+    def test_a_token_that_is_not_valid_is_named_when_the_host_is_refused(self) -> None:
+        """
+        The name may be a right one, and the token has ended.
+        """
+        answer = self.request("GET", "node", token="mna_ended", Host="mn.cluster.example")
+
+        self.assertRefused(answer, 421, "add it to admin.hosts; or the token of the request is not valid")
 
     def test_figures_are_open_on_this_machine_and_need_a_token_from_elsewhere(self) -> None:
         """

@@ -114,6 +114,23 @@ class ActionTests(ClusterCase):
 
         self.assertEqual((1, {THERE: 0}), (lifted["done"], lifted["details"]["nodes"]))
 
+    def test_what_is_the_same_at_every_node_counts_once(self) -> None:
+        """
+        Labels, a limit, and the end of a ban; each node says what it did itself.
+        """
+        labels, limit = f"sessions/{url(C)}/labels", {"kind": "user", "value": "user://x", "rate_messages": 5}
+        ban = self.act("bans", kind="user", value="user://x")["details"]["ban"]
+        self.assertEqual(1, self.act(f"{labels}?dry_run=1", labels=["canary"])["done"])
+
+        done = [
+            self.act(labels, labels=["canary"]),
+            self.act("limits", **limit),
+            self.act(f"bans/{ban['id']}", "DELETE"),
+        ]
+
+        for found in done:
+            self.assertEqual((1, {THERE: 1}), (found["done"], found["details"]["nodes"]))
+
     def test_a_kick_with_a_ban_bans_at_every_node(self) -> None:
         """
         Wherever the session was: its client could come back at another node.
@@ -180,3 +197,64 @@ class ActionTests(ClusterCase):
         self.cluster.kill(THERE)
 
         self.assertEqual([A], self.act(f"sessions/{url(A)}/kick")["targets"])
+
+
+class FullDiskTests(ClusterCase):
+    """
+    The node that is asked cannot write to its disk.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        for name in ("bans.json", "labels.json"):
+            (self.state / name).mkdir()
+
+    def refused(self, path: str, method: str = "POST", **body: Any) -> str:
+        answer = self.request(method, path, {"reason": REASON, **body})
+        self.assertRefused(answer, 503, "this is in effect, but cannot be written to disk")
+        return str(answer.json()["description"])
+
+    def bans(self) -> list[str]:
+        return [ban.id for ban in self.other.node.bans.all()]
+
+    def test_the_other_nodes_are_told_what_is_in_effect(self) -> None:
+        """
+        A ban, its end, and labels; the answer names the nodes that were not reached.
+        """
+        self.refused("bans", kind="user", value="user://x")
+        [id] = self.bans()
+        self.refused(f"bans/{id}", "DELETE")
+        self.assertEqual([], self.bans())
+        self.refused(f"sessions/{url(C)}/labels", labels=["canary"])
+        self.assertEqual(["canary"], self.other.operations.inspector.labels(C))
+
+        self.cluster.kill(THERE)
+        self.assertIn(f"{THERE}: ", self.refused("bans", kind="user", value="user://x"))
+
+    def test_the_other_nodes_are_told_of_a_ban_that_was_confirmed(self) -> None:
+        """
+        One that disconnects clients of several nodes.
+        """
+        self.refused("bans?confirm=3", kind="peer", value="192.0.2.0/24")
+
+        self.assertEqual(1, len(self.bans()))
+
+    def test_the_other_nodes_are_told_of_the_ban_of_a_kick(self) -> None:
+        """
+        The client could come back there.
+        """
+        self.refused(f"sessions/{url(A)}/kick", ban_seconds=600)
+
+        self.assertEqual(1, len(self.bans()))
+
+    def test_the_other_nodes_are_not_told_of_what_was_not_done(self) -> None:
+        """
+        Labels are not set without a line in the audit log.
+        """
+        (self.state / "audit").write_text("")
+
+        answer = self.request("POST", f"sessions/{url(C)}/labels", {"reason": REASON, "labels": ["canary"]})
+
+        self.assertRefused(answer, 503, "nothing was done")
+        self.assertEqual([], self.other.operations.inspector.labels(C))
+        self.flushLoggedErrors()

@@ -4,6 +4,7 @@
 
 import json
 from collections import Counter, deque
+from copy import deepcopy
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -14,6 +15,8 @@ from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.policy_api import ROUTES
 from msgnode.admin.reads.inspector import Busy
 from msgnode.admin.reads.session_keys import KEYS
+from msgnode.config.foreign import ConnectorOptions
+from msgnode.config.reload import Reloading
 from msgnode.config.secrets import without_secrets
 from msgnode.sessions.principal import Principal
 from tests.support.admin_case import REASON, A, AdminCase, B, C, url
@@ -530,6 +533,23 @@ class NodeTests(AdminCase):
             [{"client_secret": "***", "issuer": "https://x"}],
             without_secrets("identity.providers", [{"client_secret": "hush", "issuer": "https://x"}]),
         )
+
+    def test_the_keys_that_a_reload_leaves_for_a_restart_are_marked(self) -> None:
+        """
+        Those alone, not their whole section; all of a table that is in the file no more.
+        """
+        config = self.node.config
+        config.connectors = {"idm": ConnectorOptions(stub="a.example")}
+        fresh = deepcopy(config)
+        fresh.cluster.url, fresh.connectors = ["nats://h:1"], {"qos": ConnectorOptions(stub="a.example")}
+        reloading = Reloading(config, lambda: fresh, [], [], lambda act: act(), self.net.wall)
+        self.net.operations.inspector.facts.reloading = reloading
+        reloading.reload()
+
+        waiting = {row["key"] for row in self.get("config")["keys"] if row["needs_restart"]}
+
+        connectors = {f"connectors.idm.{key}" for key in ConnectorOptions.__struct_fields__}
+        self.assertEqual({"cluster.url", *connectors}, waiting)
 
     def test_top_shows_who_sends_most_now(self) -> None:
         """

@@ -2,6 +2,12 @@
 Labels: the words that operators put on a session.
 """
 
+from typing import Any
+
+from msgnode.admin.actions.label_actions import LabelActions, LabelRequest
+from msgnode.admin.api.endpoint import Call
+from msgnode.cluster.operator_requests import Operator
+from msgnode.protocol.errors import Rejected
 from tests.support.admin_case import REASON, A, AdminCase, B, C, url
 from tests.support.admin_cluster import ClusterCase
 from tests.support.dashboard_case import DashboardCase
@@ -50,6 +56,31 @@ class LabelTests(AdminCase):
 
         labels = again.operations.inspector.labels
         self.assertEqual((["old-battery"], []), (labels(C), labels(A)))
+
+    def test_the_oldest_labels_without_a_session_make_room(self) -> None:
+        """
+        Those of sessions stay; if there are no others, a new one is refused, before anything is done.
+        """
+        operations = self.net.operations
+        labels = LabelActions(operations.inspector, operations.audited, None, most=2)
+        far = f"{C}-far"
+
+        def label(runtime: str, is_dry_run: bool = False) -> Any:
+            path, body = {"runtime": runtime}, LabelRequest(reason=REASON, labels=["x"])
+            operator = Operator("anna", ("operator",))
+            call = Call(operator, "", "api", path, None, body, is_dry_run)
+            return self.successResultOf(labels.set(call)).details
+
+        for runtime in (C, far, C):  # the labels of C are set again, so they are the newer ones
+            label(runtime)
+            self.net.advance(1)
+        label(B, is_dry_run=True)
+        self.assertEqual([["x"], ["x"]], [labels.of(C), labels.of(far)])
+
+        self.assertEqual([far, C], [label(each)["dropped"] for each in (A, B)])
+
+        self.assertEqual([["x"], ["x"], []], [labels.of(each) for each in (A, B, C)])
+        self.assertRaises(Rejected, label, C)
 
     def test_a_label_is_a_word(self) -> None:
         """

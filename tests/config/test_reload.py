@@ -6,6 +6,7 @@ import os
 import signal
 from typing import Any
 
+import msgspec
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -111,6 +112,28 @@ class AdoptTests(SynchronousTestCase):
 
         self.assertEqual(([], sorted(table)), (changed, sorted(waiting)))
         self.assertEqual("localhost", config.domain)
+
+    def test_each_key_that_waits_for_a_restart_is_named_whole(self) -> None:
+        """
+        Those of a section, and of a table of sections; a section that was added or removed, and the pools,
+        are one.
+        """
+        before = {
+            "cluster": {"members": ["a", "b"]},
+            "connectors": {"idm": {"stub": "a.example"}, "qos": {"stub": "b.example"}},
+            "pools": {"a": {"scheme": "a", "addresses": ["a:1"]}},
+        }
+        after = {
+            "cluster": {"members": ["a", "c"], "user": "x"},
+            "connectors": {"idm": {"stub": "c.example"}, "registry": {"stub": "d.example"}},
+            "pools": {},
+        }
+
+        changed, waiting = apply_changes(msgspec.convert(before, Config), msgspec.convert(after, Config))
+
+        connectors = ["connectors.idm.stub", "connectors.qos", "connectors.registry"]
+        self.assertEqual([], changed)
+        self.assertEqual(["cluster.members", "cluster.user", *connectors, "pools"], sorted(waiting))
 
     def test_restart_for_one_key_of_a_table(self) -> None:
         """

@@ -43,7 +43,7 @@ class AdminHostTests(SynchronousTestCase):
         """
         Any other host is 421, at every path and whatever is forwarded, and the answer names the key.
         """
-        for path in ("/", "/live/", "/metrics", "/api/v1/node", "/policy/policies", "/nothing"):
+        for path in ("/", "/live/x", "/metrics", "/api/v1/node", "/policy/policies", "/nothing"):
             for host in (
                 "evil.example",
                 "evil.example:9092",

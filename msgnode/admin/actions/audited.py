@@ -3,7 +3,7 @@ Audited actions: a dry run, the confirmation of a number, and two lines in the a
 """
 
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
@@ -33,6 +33,23 @@ class ActionResult(msgspec.Struct, kw_only=True):
     audit: str = ""
     targets: list[str] = []
     details: dict[str, Any] = {}
+
+
+class NotKept(Rejected):
+    """
+    An action that is in effect, but is not on disk. `result` says what was done.
+    """
+
+    result: ActionResult
+
+
+def not_kept(why: Failure) -> NoReturn:
+    """
+    The errback of what writes an action that is in effect already.
+    """
+    why.trap(Rejected)
+    error: Any = why.value
+    raise NotKept(str(error), error.code, error.reason) from error
 
 
 class Plan:
@@ -116,8 +133,10 @@ class Audited:
             log.error("{who} does {action} without a line in the audit log", **line)
         try:
             details = yield maybeDeferred(plan.do)
-        except Exception:
+        except Exception as why:
             yield self._failed(Failure(), line)
+            if isinstance(why, NotKept):
+                why.result = ActionResult(done=number, audit=line["id"], targets=shown)
             raise
         if isinstance(details, Underway):
             details.end.addCallback(self._done, line).addErrback(self._failed, line)

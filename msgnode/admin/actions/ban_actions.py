@@ -11,7 +11,7 @@ import msgspec
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 
-from msgnode.admin.actions.audited import MAX_SHOWN, Audited, Plan, check_reason
+from msgnode.admin.actions.audited import MAX_SHOWN, Audited, Plan, check_reason, not_kept
 from msgnode.admin.actions.state_file import StateFile
 from msgnode.admin.api.endpoint import AT_MOST, Call, Reason
 from msgnode.admin.reads.inspector import Inspector
@@ -87,10 +87,10 @@ class BanActions(Service):
 
     def save(self) -> Deferred[None]:
         """
-        Writes the bans. Fails with Rejected (503) if they cannot be written; they are in effect all the same,
+        Writes the bans. Fails with NotKept (503) if they cannot be written; they are in effect all the same,
         and written as soon as the disk takes them.
         """
-        return self._file.save()
+        return self._file.save().addErrback(not_kept)
 
     # -- the verbs ----------------------------------------------------------------------
 

@@ -10,13 +10,16 @@ from typing import Any
 import msgspec
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
-from msgnode.admin.actions.audited import Audited, Plan
+from msgnode.admin.actions.audited import Audited, Plan, not_kept
 from msgnode.admin.actions.state_file import StateFile
 from msgnode.admin.api.endpoint import Call, Reason
 from msgnode.admin.reads.inspector import Inspector
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.limits.temporary_limits import SESSION, checked
+
+log = Logger()
 
 FILE = "labels.json"
 MAX_RUNTIMES, MAX_LABELS = 1000, 8
@@ -53,10 +56,13 @@ class LabelList(msgspec.Struct):
 
 class LabelActions(Service):
     """
-    The labels of a node. `path` is None without a state directory.
+    The labels of a node, of at most `most` runtimeURLs. `path` is None without a state directory.
     """
 
-    def __init__(self, inspector: Inspector, audited: Audited, path: Path | None) -> None:
+    def __init__(
+        self, inspector: Inspector, audited: Audited, path: Path | None, most: int = MAX_RUNTIMES
+    ) -> None:
+        self._most = most
         self._inspector = inspector
         self._audited = audited
         self._rows: dict[str, LabelRow] = {}
@@ -89,24 +95,45 @@ class LabelActions(Service):
 
     def set(self, call: Call) -> Any:
         """
-        Sets the labels of a runtimeURL.
+        Sets the labels of a runtimeURL. If too many have some, the labels that were set first are dropped, of
+        those without a session at this node.
         """
         runtime, body = call.path["runtime"], call.body
         checked(SESSION, runtime)
         labels = _checked(body.labels)
-        if labels and runtime not in self._rows and len(self._rows) >= MAX_RUNTIMES:
-            raise Rejected(f"{MAX_RUNTIMES} runtimeURLs have labels already", 429, "limit")
+        if labels:
+            self._oldest(runtime)
         before = self.of(runtime)
 
         def labelled() -> Deferred[dict[str, Any]]:
+            details: dict[str, Any] = {"labels": labels}
             if labels:
+                oldest = self._oldest(runtime)
+                if oldest:
+                    log.info(
+                        "the labels of {runtime} are dropped: too many runtimeURLs have some", runtime=oldest
+                    )
+                    details["dropped"] = self._rows.pop(oldest).runtime
                 now, who = self._inspector.facts.wall(), call.operator.name
                 self._rows[runtime] = LabelRow(runtime, labels, body.reason, who, now)
             else:
                 self._rows.pop(runtime, None)
-            return self._file.save().addCallback(lambda saved: {"labels": labels})
+            done = self._file.save().addErrback(not_kept)
+            return done.addCallback(lambda saved: details)
 
         return self._audited.run(call, Plan("label", [runtime], labelled, before=before), body.reason)
+
+    def _oldest(self, runtime: str) -> str:
+        """
+        The runtimeURL whose labels make room for those of this one; "" if there is room. Raises Rejected.
+        """
+        if runtime in self._rows or len(self._rows) < self._most:
+            return ""
+        sessions = self._inspector.node.sessions
+        unused = [row for row in self._rows.values() if sessions.get(row.runtime) is None]
+        if not unused:
+            raise Rejected(f"{self._most} sessions have labels already", 429, "limit")
+        return min(unused, key=lambda row: row.time).runtime
 
 
 def _checked(labels: list[str]) -> list[str]:

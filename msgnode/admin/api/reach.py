@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred, DeferredList, maybeDeferred, succee
 from twisted.python.failure import Failure
 
 from msgnode.admin.access.named_tokens import ADMIN, OPERATOR, VIEWER
-from msgnode.admin.actions.audited import ActionResult, check_confirmed
+from msgnode.admin.actions.audited import ActionResult, NotKept, check_confirmed
 from msgnode.admin.api.endpoint import CONFIRMED, EVERY_NODE, HOLDER, Call, Endpoint, read_query
 from msgnode.cluster.operator_requests import NodeAnswer, Operator, OperatorRequests
 from msgnode.protocol.errors import Rejected
@@ -46,9 +46,9 @@ class Reach:
         done = maybeDeferred(endpoint.act, call)
         if endpoint.reach == HOLDER and self._others():
             done.addErrback(self._ask_holder, endpoint, call)
-            done.addCallback(self._do_also, endpoint, call)
+            done.addCallbacks(self._do_also, self._do_also_not_kept, (endpoint, call), {}, (endpoint, call))
         elif endpoint.reach == EVERY_NODE and self._others():
-            done.addCallback(self._tell_others, endpoint, call)
+            self._then_tell_others(done, endpoint, call)
             if endpoint.verb == "DELETE":
                 done.addErrback(self._lift_elsewhere, endpoint, call)
         return done
@@ -134,10 +134,37 @@ class Reach:
 
         return self.act(other, asked).addCallbacks(done, failed)
 
+    def _do_also_not_kept(self, why: Failure, endpoint: Endpoint, call: Call) -> Any:
+        """
+        Asks the endpoint that belongs to this one, too, if this one is in effect but could not be written to
+        the disk of the node that has it.
+        """
+        error = why.value
+        if not isinstance(error, Rejected) or error.reason != "disk":
+            return why
+
+        also = maybeDeferred(self._do_also, ActionResult(done=0), endpoint, call)
+        return also.addCallback(lambda result: _with_others(why, result.details.get("nodes", {})))
+
     def _act_if_confirmed(self, tried: ActionResult, endpoint: Endpoint, call: Call) -> Deferred[Any]:
         check_confirmed(endpoint.confirms, tried.done, call.confirm)
         call = call._replace(confirm=CONFIRMED)
-        return maybeDeferred(endpoint.act, call).addCallback(self._tell_others, endpoint, call)
+        return self._then_tell_others(maybeDeferred(endpoint.act, call), endpoint, call)
+
+    def _then_tell_others(self, done: Deferred[Any], endpoint: Endpoint, call: Call) -> Deferred[Any]:
+        told = (endpoint, call)
+        return done.addCallbacks(self._tell_others, self._tell_others_not_kept, told, {}, told)
+
+    def _tell_others_not_kept(self, why: Failure, endpoint: Endpoint, call: Call) -> Any:
+        """
+        Tells the others of what is in effect here, although this node could not write it to disk.
+        """
+        error = why.value
+        if not isinstance(error, NotKept) or call.via == VIA_NODE:
+            return why
+
+        told = self._tell_others(error.result, endpoint, call)
+        return told.addCallback(lambda result: _with_others(why, result.details["nodes"]))
 
     def _tell_others(self, result: ActionResult, endpoint: Endpoint, call: Call) -> Deferred[ActionResult]:
         if call.via == VIA_NODE:
@@ -155,9 +182,10 @@ class Reach:
                 nodes[name] = answer.value["done"]
                 result.audit = result.audit or answer.value["audit"]
                 result.done += answer.value["done"]
-                result.targets += [
-                    target for target in answer.value["targets"] if target not in result.targets
-                ]
+                known = set(result.targets)
+                result.targets += [target for target in answer.value["targets"] if target not in known]
+            if not endpoint.confirms:  # its targets are no sessions of one node, but the same at all nodes
+                result.done = len(result.targets)
             result.details = {**result.details, "nodes": nodes}
             return result
 
@@ -221,3 +249,16 @@ def _value(answer: NodeAnswer) -> Any:
     if answer.code != 200:
         raise Rejected(answer.text, answer.code, answer.reason)
     return answer.value
+
+
+def _with_others(why: Failure, nodes: dict[str, Any]) -> Failure:
+    """
+    The failure, which says also at which of these nodes the action was not done.
+    """
+    error: Any = why.value
+    texts = [
+        f"{name}: {text}" for name, text in nodes.items() if isinstance(text, str) and text != str(error)
+    ]
+    if not texts:
+        return why
+    return Failure(Rejected(f"{error}; at other nodes: {'; '.join(texts)}", error.code, error.reason))

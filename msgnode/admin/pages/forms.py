@@ -161,14 +161,15 @@ class FormActions:
 
         def told(result: dict[str, Any]) -> Told:
             found = result["done"] or len(result["targets"])  # a ban may disconnect no client now
+            missing = _not_reached(result)
             if number is not None:
-                shown = {**result, "targets": result["targets"][:MAX_SHOWN]}
+                shown = {**result, "targets": result["targets"][:MAX_SHOWN], "missing": missing}
                 if order.path == ["traces"]:
                     shown["open"] = f"/trace?id={quote(result['details']['trace']['id'])}"
                 return order.done, shown
             targets = result["targets"][:MAX_SHOWN]
             again = {**fields, "confirm": str(found), "check": check} if found or targets else None
-            return _asked(found, len(targets)), {"targets": targets, "again": again}
+            return _asked(found, len(targets)), {"targets": targets, "again": again, "missing": missing}
 
         return done.addCallback(told)
 
@@ -201,6 +202,14 @@ def _checked(form: Form) -> tuple[Form, str]:
     """
     fields = {name: value for name, value in form.items() if name not in ("confirm", "check")}
     return fields, sha256(json.dumps(sorted(fields.items())).encode()).hexdigest()
+
+
+def _not_reached(result: dict[str, Any]) -> list[str]:
+    """
+    A line for each node of the domain that has not done what was asked, with the reason.
+    """
+    nodes = result["details"].get("nodes") or {}
+    return [f"{name}: {why}" for name, why in nodes.items() if isinstance(why, str)]
 
 
 def _asked(found: int, shown: int) -> str:

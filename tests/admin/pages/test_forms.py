@@ -55,6 +55,18 @@ class FormTests(DashboardCase):
         self.assertEqual(403, self.fetch("GET", "/audit", **self.operator).status)
         self.assertNotIn('"/audit"', self.page("/", self.operator))
 
+    def test_audit_page_says_of_which_lines_it_is(self) -> None:
+        """
+        The newest, also those from before the start; so it does if none matches.
+        """
+        self.confirm(self.operator, "kick", runtime=A)
+
+        for path, text in (
+            ("/audit", "last 1,000 lines, two for each action, also those from before the node started"),
+            ("/audit?action=none", "The last 1,000 lines have nothing that matches"),
+        ):
+            self.assertIn(text, self.page(path))
+
     def test_a_confirmation_is_for_that_form_only(self) -> None:
         """
         Who changes the form after the dry run is asked again.

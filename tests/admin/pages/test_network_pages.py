@@ -54,6 +54,22 @@ class ClusterPageTests(DashboardCase, ClusterCase):
 
         self.assertEqual([], self.other_sessions())
 
+    def test_nodes_at_which_nothing_was_done_are_named(self) -> None:
+        """
+        Before the confirmation, and after it.
+        """
+        self.cluster.kill(THERE)
+        ban = {"kind": "user", "value": "user://x", "minutes": "5"}
+
+        asked = self.submit(self.log_in(), "ban", **ban).body.decode()
+        done = self.confirm(self.log_in(), "ban", **ban).body.decode()
+
+        self.assertIn("Not known at 1 node:", asked)
+        self.assertIn("Not done at 1 node; repeat it for them:", done)
+        for page in (asked, done):
+            self.assertIn(f"<li>{THERE}: ", page)
+        self.assertNotIn('class="message good"', done)
+
 
 class PoolPageTests(DashboardCase):
     """

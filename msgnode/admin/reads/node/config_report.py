@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from msgnode.admin.reads.inspector import Inspector
+from msgnode.config.reload import POOLS
 from msgnode.config.secrets import without_secrets
 
 DEFAULT, FILE, OPTION, RUNTIME = "default", "file", "option", "runtime"
@@ -54,7 +55,9 @@ def report_config(inspector: Inspector) -> ConfigReport:
             origin = RUNTIME
         else:
             origin = FILE if key in in_file else DEFAULT
-        rows.append(ConfigRow(key, without_secrets(key, value), origin, key in pending))
+        # Of a section that is in the file no more, only the name of the whole section waits.
+        waits = key in pending or any(key.startswith(f"{each}.") for each in pending)
+        rows.append(ConfigRow(key, without_secrets(key, value), origin, waits))
     return ConfigReport(facts.config_file, facts.revision, rows)
 
 
@@ -72,7 +75,7 @@ def _keys(table: Mapping[str, Any]) -> Iterator[str]:
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in table.items():
-        if isinstance(value, Mapping) and value and name != "pools":
+        if isinstance(value, Mapping) and value and name != POOLS:
             yield from _flat(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value
