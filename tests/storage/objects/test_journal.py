@@ -203,6 +203,61 @@ class RestartTests(JournalCase):
         self.assertGreater(first, JUMP)
         self.assertEqual(first, self.write(5, "comm://example.org/rooms/3"))
 
+    def damage(self, was: bytes, number: int = 1) -> None:
+        data = self.segment(number).read_bytes()
+        self.assertIn(was, data)
+        self.segment(number).write_bytes(data.replace(was, bytes(len(was))))
+
+    def test_object_lost_in_an_older_segment(self) -> None:
+        """
+        What follows was written before the damage, and does not excuse it; the next start leaves out no more.
+        """
+        self.write(11111)
+        self.reopen()
+        self.write(22222, OTHER)
+        self.damage(OBJECT.encode())
+
+        self.reopen()
+        first = self.write(33333)
+        self.reopen()
+        self.reopen()
+
+        self.assertGreater(first, JUMP)
+        self.assertEqual(first, self.write(5, "comm://example.org/rooms/3"))
+
+    def test_second_damage_of_a_segment(self) -> None:
+        """
+        Damage that was seen does not excuse what is damaged later, next to it.
+        """
+        self.write(11111)
+        self.write(22222, OTHER)
+        self.write(33333, OTHER)
+        self.damage(OBJECT.encode())
+        self.reopen()
+        self.write(44444)
+        self.damage(OTHER.encode())
+
+        self.reopen()
+
+        self.assertGreater(self.write(55555, OTHER), 2 * JUMP)
+
+    def test_damage_seen_while_no_segment_could_begin(self) -> None:
+        """
+        What is written into the damaged segment then does not hide that more of it is damaged later.
+        """
+        self.write(11111)
+        self.write(22222, OTHER)
+        self.damage(OBJECT.encode())
+        self.disk.is_full = True
+        self.reopen(segment_bytes=1)
+        self.disk.is_full = False
+        first = self.write(33333)
+        self.damage(OBJECT.encode())
+
+        self.reopen()
+
+        self.assertGreater(self.write(44444), first)
+
     def test_damaged_length(self) -> None:
         """
         A record whose length is damaged hides nothing behind it, however long it seems to be.
