@@ -118,7 +118,7 @@ class ObjectJournal:
         Reads what is there. OSError if the directory cannot be used.
         """
         known: dict[bytes, ObjectIndex] = {}
-        damaged_at: set[str] = set()  # objects that had no entry since the last damage
+        damaged_at: set[str] = set()  # objects whose last version may be lost in the last damage
         unsure: set[str] = set()  # objects of which it is not known how many versions they had
         for segment, found in self.segments.open():
             self._damage.found(segment, found is None)
@@ -129,8 +129,12 @@ class ObjectJournal:
             if found.kind == FLOOR:
                 self._recover_floor(segment << 40 | found.offset, found.version)
                 continue
+            is_known = found.address in known
             index = self._recover(segment, found, known)
-            damaged_at.discard(index.address)
+            if found.kind != SNAPSHOT:
+                damaged_at.discard(index.address)
+            elif self._damage.is_new and not is_known:  # a snapshot may be older than the last version
+                damaged_at.add(index.address)
             if found.kind == GAP:
                 self._recover_gap(index, segment << 40 | found.offset, unsure)
             elif found.kind == ENTRY:
