@@ -591,7 +591,21 @@ class BanTests(AdminCase):
             service.stopService()
         self.assertEqual([C, f"{C}2"], kept())
 
-    def test_bans_that_cannot_be_read_are_set_aside(self) -> None:
+    def test_a_file_that_the_disk_does_not_give_stops_the_start(self) -> None:
+        """
+        Bans do not end by a fault of the disk, nor labels: the file stays where it is.
+        """
+        for name in ("bans.json", "labels.json"):
+            file = self.state / name
+            file.mkdir()  # as for other faults, reading it is an OSError
+            with self.assertRaisesRegex(ConfigError, f"state: cannot read .*/{name}: Is a directory"):
+                for service in self.net.operations.services():
+                    self.addCleanup(service.stopService)
+                    service.startService()
+            self.assertEqual([file], list(self.state.glob(f"{name}*")))
+            file.rmdir()
+
+    def test_damaged_bans_are_set_aside(self) -> None:
         """
         The next ban does not replace them.
         """

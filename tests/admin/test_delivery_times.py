@@ -51,3 +51,17 @@ class HistoryTests(AdminCase):
         history.sample()
         [*_, last] = self.get("series?names=delivery_p99")["series"]["delivery_p99"]
         self.assertIsNone(last)
+
+    def test_a_point_is_of_all_messages_since_the_point_before(self) -> None:
+        """
+        Also one of five minutes, if only its first seconds had a message.
+        """
+        history = self.net.operations.history
+        history.sample()
+        self.device.send(dumps({"id": 1, "type": "update", "from": f"{A}/x", "to": f"{B}/y"}))
+        for _ in range(60):
+            self.net.advance(5)
+            history.sample()
+
+        [*_, last] = self.get("series?names=delivery_p50&step=300")["series"]["delivery_p50"]
+        self.assertIsNotNone(last)

@@ -4,7 +4,7 @@
 
 from typing import Any
 
-from tests.support.admin_case import A, AdminCase, B
+from tests.support.admin_case import A, AdminCase, B, url
 from tests.support.made_policies import rule, use
 
 
@@ -29,6 +29,21 @@ class ProbeTests(AdminCase):
         self.node.apply()
 
         self.assertEqual("refused", self.probe()["outcome"])
+
+    def test_what_is_not_enforced_refuses_nothing(self) -> None:
+        """
+        The message would pass, and the probe says what the policies decide all the same.
+        """
+        use(self.node, rule("deny", {"actionType": {"equals": "delete"}}))
+        self.node.config.policy.enforce = False
+
+        found = self.probe("delete")
+
+        self.assertEqual(("delivered", "s/p/r"), (found["outcome"], found["rule"]))
+        text = "1 session would get it now; the policies decide deny, but are not enforced"
+        self.assertEqual(text, found["text"])
+        [*_, word] = self.get(f"sessions/{url(A)}?to={B}/y&type=delete")["policy"]
+        self.assertEqual(("deny", True), (word["effect"], word["passes"]))
 
     def test_the_rule_that_decides_is_named(self) -> None:
         """

@@ -76,7 +76,7 @@ class BanActions(Service):
 
     def startService(self) -> None:
         """
-        Restores the bans of before a restart.
+        Restores the bans of before a restart. ConfigError if the disk does not give them.
         """
         super().startService()
         self._node.bans.restore(self._file.read(list[Ban]) or [])

@@ -71,7 +71,7 @@ class LabelActions(Service):
 
     def startService(self) -> None:
         """
-        Restores the labels of before a restart.
+        Restores the labels of before a restart. ConfigError if the disk does not give them.
         """
         super().startService()
         self._rows.update({row.runtime: row for row in self._file.read(list[LabelRow]) or []})

@@ -173,16 +173,20 @@ class NodeActions(Service):
         if node.enforcement.program is None:
             return self._probed(report, "")
         fields = {"id": 1, "type": body.type, "from": body.from_, "to": body.to, "body": body.body}
-        refusal = ""
+        refusal = remark = ""
         if sender is not None:
-            decision, passes = node.enforcement.judge(IN, decode(msgspec.json.encode(fields)), sender)
-            report.rule = decision.path
-            refusal = "" if passes else f"the policies decide {decision.effect}"
+            judged = node.enforcement.judge(IN, decode(msgspec.json.encode(fields)), sender)
+            report.rule = judged.decision.path
+            decided = f"the policies decide {judged.decision.effect}"
+            refusal = "" if judged.passes else decided
+            if judged.passes and not judged.is_permitted:
+                remark = f"; {decided}, but are not enforced"
         asked = self._policies.ask("explain", _explained(fields, sender), call.operator.name)
 
         def explained(policy: Any) -> ProbeReport:
             report.policy = policy
-            return self._probed(report, refusal)
+            self._probed(report, refusal).text += remark
+            return report
 
         return asked.addCallback(explained)
 

@@ -15,6 +15,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.admin.access.named_tokens import write_private
+from msgnode.config.schema import ConfigError
 from msgnode.protocol.errors import Rejected
 from msgnode.storage.audit_log import AuditLog
 
@@ -50,7 +51,8 @@ class StateFile:
 
     def read(self, kind: type[T]) -> T | None:
         """
-        The content as this type; None if there is none, or it cannot be read: then the file is set aside.
+        The content as this type; None if there is none, or it is damaged: then the file is set aside.
+        ConfigError if the disk does not give it: it may be whole, and what is in it must not end by that.
         """
         if self._path is None:
             return None
@@ -58,9 +60,11 @@ class StateFile:
             return msgspec.json.decode(self._path.read_bytes(), type=kind)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError) as why:
+        except OSError as why:
+            raise ConfigError(f"state: cannot read {self._path}: {why.strerror}") from why
+        except msgspec.DecodeError as why:
             log.error(
-                "the {what} in {path} could not be read, and are not in effect: {why}",
+                "the {what} in {path} are damaged, and not in effect: {why}",
                 what=self._what,
                 path=str(self._path),
                 why=str(why),
@@ -70,7 +74,7 @@ class StateFile:
 
     def _set_aside(self, path: Path) -> None:
         """
-        Keeps a file that cannot be read: the next write would replace it.
+        Keeps a damaged file: the next write would replace it.
         """
         try:
             os.replace(path, path.with_name(f"{path.name}.damaged-{self._wall():.0f}"))

@@ -19,7 +19,8 @@ UNDECIDED = "indeterminate"
 class PolicyWord(msgspec.Struct):
     """
     The word of the policies on a message at one point: its type and address, the effect, the rule that
-    decides ("" if none does), and whether the message would pass, which depends on the defaults, too.
+    decides ("" if none does), and whether the message would pass, which depends on the defaults and on
+    `policy.enforce`, too.
     """
 
     point: str
@@ -49,7 +50,7 @@ def word_at(point: str, kind: str, to: str, session: Session, enforcement: Polic
     """
     message = Message(1, kind, to, session.runtime)
     try:
-        decision, passes = enforcement.judge(point, message, session)
+        decision, _, passes = enforcement.judge(point, message, session)
     except Rejected:
         return PolicyWord(point, kind, to, UNDECIDED, "", False)
     return PolicyWord(point, kind, to, decision.effect, decision.path, passes)

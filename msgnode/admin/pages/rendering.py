@@ -142,6 +142,13 @@ def last_value(values: Sequence[float | None]) -> float | None:
     return next((value for value in reversed(values) if value is not None), None)
 
 
+def newest(values: Sequence[float | None]) -> float | None:
+    """
+    The newest value; None if it is not known, however well older ones are.
+    """
+    return values[-1] if values else None
+
+
 def spark(values: Sequence[float | None]) -> str:
     """
     The points of a small line chart.
@@ -195,6 +202,7 @@ class Renderer:
             "spark": spark,
             "thinned": thinned,
             "last_value": last_value,
+            "newest": newest,
             "iso": iso,
             "moment": moment,
             "raw": raw,

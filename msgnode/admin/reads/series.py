@@ -96,13 +96,14 @@ class SeriesReport(msgspec.Struct):
 
 class _Ring:
     """
-    Points of all figures at equal distances; `first` is the number of the oldest, in steps since 1970.
+    Points of all figures at equal distances, numbered in steps since 1970.
     """
 
     def __init__(self, step: float, points: int) -> None:
         self.step = step
         self.points = points
         self.last = 0  # the number of the newest point
+        self.delivery = DeliveryTimes()  # since that point
         self.values = {name: array("d", [NOTHING]) * points for name in NAMES}
 
     def put(self, number: int, values: dict[str, float]) -> None:
@@ -131,7 +132,6 @@ class History(Service):
         self._inspector = inspector
         self._path = path
         self._rings = (_Ring(FINE_SECONDS, FINE_POINTS), _Ring(COARSE_SECONDS, COARSE_POINTS))
-        self._delivery = DeliveryTimes()
         self._tick = LoopingCall(self.sample)
         self._tick.clock = inspector.clock
 
@@ -160,12 +160,11 @@ class History(Service):
         inspector.node.data_plane.update_counts()
         now = inspector.facts.wall()
         values = {name: float(read(inspector)) for name, read in (*TOTALS.items(), *LEVELS.items())}
-        times = self._delivery.look(inspector.node.counts.handed_over, *DELIVERY.values())
-        values |= dict(zip(DELIVERY, times, strict=True))
         for ring in self._rings:
             number = int(now // ring.step)
             if number > ring.last or number < ring.last - 1:  # not twice, but after the clock was set back
-                ring.put(number, values)
+                times = ring.delivery.look(inspector.node.counts.handed_over, *DELIVERY.values())
+                ring.put(number, values | dict(zip(DELIVERY, times, strict=True)))
 
     def report(self, query: SeriesQuery) -> SeriesReport:
         """

@@ -32,7 +32,7 @@ from msgnode.policy.enforcement.decision_log import Decisions
 from msgnode.policy.enforcement.decision_recorder import DecisionRecorder
 from msgnode.policy.enforcement.dry_run import DryRun
 from msgnode.policy.enforcement.obligations import ObligationRunner
-from msgnode.policy.enforcement.points import CONNECT, IN, OUT, RepeatableDecision
+from msgnode.policy.enforcement.points import CONNECT, IN, OUT, Judgement, RepeatableDecision
 from msgnode.policy.language.program import Program
 from msgnode.protocol.address import Domain
 from msgnode.protocol.body_edit import AUTH, set_auth_flag
@@ -301,14 +301,15 @@ class PolicyEnforcement:
             live.remember(key, verdict)
         return verdict
 
-    def judge(self, point: str, message: Message, session: Session) -> tuple[Decision, bool]:
+    def judge(self, point: str, message: Message, session: Session) -> Judgement:
         """
-        The decision of the live policies if the session sent this message now, and whether it would pass;
-        without an effect: no counter, no obligation, no cache. Raises Rejected.
+        The judgement of the live policies if the session sent this message now; without an effect: no
+        counter, no obligation, no cache. Raises Rejected.
         """
         assert self._live is not None
         decision = self._live.program.decide(self.contexts.hypothetical(point, message, session))
-        return decision, self._passes(decision, point)
+        is_permitted = self._passes(decision, point)
+        return Judgement(decision, is_permitted, is_permitted or not self._options.enforce)
 
     def _passes(self, decision: Decision, point: str) -> bool:
         if decision.effect == NOT_APPLICABLE:

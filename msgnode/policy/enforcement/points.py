@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from twisted.internet.defer import Deferred
 
+from msgnode.policy.decision.decision import Decision
 from msgnode.protocol.message import Message
 from msgnode.sessions.session import Session
 from msgnode.transport.data_plane import PermitLine
@@ -31,6 +32,17 @@ class RepeatableDecision(NamedTuple):
     mark: bytes | None
     tally: int
     line: PermitLine | None
+
+
+class Judgement(NamedTuple):
+    """
+    A decision about a message that is not sent; whether it or the default permits the message; and whether
+    the message would pass, as all do while policies are not enforced.
+    """
+
+    decision: Decision
+    is_permitted: bool
+    passes: bool
 
 
 class Policy(Protocol):

@@ -31,6 +31,7 @@ from msgnode.storage.objects.records import (
     unpacked,
 )
 from msgnode.storage.objects.reduction import Reduction, creator_of
+from msgnode.storage.objects.seen_damage import SeenDamage
 from msgnode.storage.objects.segments import UNSURE, Segments
 
 log = Logger()
@@ -103,6 +104,7 @@ class ObjectJournal:
         self._last: ObjectIndex | None = None  # the object of the last entry, if another may join it
         self._last_data: list[bytes] = []
         self.micros = 0
+        self._damage = SeenDamage()
         self._grown: dict[str, ObjectIndex] = {}  # those that may want a snapshot
         self._open_gaps: dict[str, Gap] = {}  # what could not be written since the last write, by object
 
@@ -116,30 +118,33 @@ class ObjectJournal:
         Reads what is there. OSError if the directory cannot be used.
         """
         known: dict[bytes, ObjectIndex] = {}
-        damaged_at: set[str] = set()  # objects that had no entry since the last damage
+        damaged_at: set[str] = set()  # objects whose last version may be lost in the last damage
         unsure: set[str] = set()  # objects of which it is not known how many versions they had
-        any_lost = False  # may an object be lost of which nothing is left?
         for segment, found in self.segments.open():
+            self._damage.found(segment, found is None)
             if found is None:
                 self.counts.damaged += 1
                 damaged_at = set(self.objects)
-                any_lost = True
                 continue
             if found.kind == FLOOR:
-                any_lost = False  # this floor was written after the damage was seen
+                self._recover_floor(segment << 40 | found.offset, found.version)
+                continue
+            is_known = found.address in known
             index = self._recover(segment, found, known)
-            if index is not None:
+            if found.kind != SNAPSHOT:
                 damaged_at.discard(index.address)
-                if found.kind == GAP:
-                    self._recover_gap(index, segment << 40 | found.offset, unsure)
-                elif found.kind == ENTRY:
-                    unsure.discard(index.address)
+            elif self._damage.is_new and not is_known:  # a snapshot may be older than the last version
+                damaged_at.add(index.address)
+            if found.kind == GAP:
+                self._recover_gap(index, segment << 40 | found.offset, unsure)
+            elif found.kind == ENTRY:
+                unsure.discard(index.address)
         for index in self.objects.values():
             index.recovered()
         self.micros = max(self.segments.newest.values(), default=0)  # the clock may have been set back
         if self._unsure.exists():
             unsure |= self.objects.keys()
-        if any_lost:
+        if self._damage.is_new:  # an object may be lost of which nothing is left
             self.floor = max([self.floor, *(index.version for index in self.objects.values())]) + JUMP
         for address in damaged_at | unsure:
             self._jump(self.objects[address], DAMAGED if address in damaged_at else DISK)
@@ -149,14 +154,12 @@ class ObjectJournal:
                 number=self.counts.damaged,
             )
         self._next_segment()
+        self._damage.grows(self.segments.number)
         if self._write_gaps():
             self._unsure.unlink(missing_ok=True)
 
-    def _recover(self, segment: int, found: Found, known: dict[bytes, ObjectIndex]) -> ObjectIndex | None:
+    def _recover(self, segment: int, found: Found, known: dict[bytes, ObjectIndex]) -> ObjectIndex:
         place, version = segment << 40 | found.offset, found.version
-        if found.kind == FLOOR:
-            self.floor = max(self.floor, version)
-            return None
         index = known.get(found.address)
         if index is None or found.kind == BEGIN:
             floor = version if found.kind == SNAPSHOT else version - 1
@@ -173,6 +176,11 @@ class ObjectJournal:
                 index.creator = creator
                 self._add(index)
         return index
+
+    def _recover_floor(self, place: int, version: int) -> None:
+        self.floor = max(self.floor, version)
+        with suppress(Damaged, ValueError):
+            self._damage.floor(unpacked(self.segments.read(place)).data)
 
     def _creator(self, place: int) -> str:
         """
@@ -391,7 +399,7 @@ class ObjectJournal:
         if is_needed:
             now = self._now()
             try:
-                self.segments.begin(packed(FLOOR, self.floor, now, b"", b""), now)
+                self.segments.begin(packed(FLOOR, self.floor, now, b"", self._damage.named()), now)
             except OSError as why:
                 log.warn("no segment for the journal of objects can be made: {why}", why=why.strerror)
 

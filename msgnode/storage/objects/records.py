@@ -25,8 +25,8 @@ _BEGUN = FRAME.pack(HEAD.size, 0) + HEAD.pack(ENTRY, 1, 1, 0)  # an example
 class Record(NamedTuple):
     """
     A record. The data of an entry is the message, that of a snapshot the reduced object, that of a gap its
-    last version and its cause. A floor is the version above which new objects begin; the version of a
-    beginning is the first of its object.
+    last version and its cause. A floor is the version above which new objects begin, its data the damage that
+    was seen before; the version of a beginning is the first of its object.
     """
 
     kind: int

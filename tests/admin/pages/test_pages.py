@@ -66,6 +66,18 @@ class PageTests(DashboardCase):
         self.assertIn("1 away", text)
         self.assertIn(f"{B} detached", " ".join(text.split()))
 
+    def test_delivery_times_of_the_overview_are_those_of_now(self) -> None:
+        """
+        A node that sends nothing shows none, not those of the last message that it had.
+        """
+        history = self.net.operations.history
+        history.sample()
+        self.device.send(dumps({"id": 1, "type": "update", "from": A, "to": B}))
+        for shown in (r"half within [\d.]+ [µm]s", "half within –"):
+            self.net.advance(5)
+            history.sample()
+            self.assertRegex(Elements(self.page("/")).text, shown)
+
     def test_troubles_come_first_with_a_link_to_their_page(self) -> None:
         """
         A client that does not read is a sentence that leads to the list of slow sessions.

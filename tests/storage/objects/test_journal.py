@@ -94,6 +94,11 @@ class JournalCase(SynchronousTestCase):
     def segment(self, number: int = 1) -> Any:
         return sorted(self.directory.glob("objects-*"))[number - 1]
 
+    def damage(self, was: bytes) -> None:
+        data = self.segment().read_bytes()
+        self.assertIn(was, data)
+        self.segment().write_bytes(data.replace(was, bytes(len(was))))
+
     def gaps(self) -> list[Gap]:
         return self.journal.index(OBJECT).gaps
 
@@ -202,6 +207,56 @@ class RestartTests(JournalCase):
 
         self.assertGreater(first, JUMP)
         self.assertEqual(first, self.write(5, "comm://example.org/rooms/3"))
+
+    def test_object_lost_in_an_older_segment(self) -> None:
+        """
+        What follows was written before the damage, and does not excuse it; the next start leaves out no more.
+        """
+        self.write(11111)
+        self.reopen()
+        self.write(22222, OTHER)
+        self.damage(OBJECT.encode())
+
+        self.reopen()
+        first = self.write(33333)
+        self.reopen()
+        self.reopen()
+
+        self.assertGreater(first, JUMP)
+        self.assertEqual(first, self.write(5, "comm://example.org/rooms/3"))
+
+    def test_second_damage_of_a_segment(self) -> None:
+        """
+        Damage that was seen does not excuse what is damaged later, next to it.
+        """
+        self.write(11111)
+        self.write(22222, OTHER)
+        self.write(33333, OTHER)
+        self.damage(OBJECT.encode())
+        self.reopen()
+        self.write(44444)
+        self.damage(OTHER.encode())
+
+        self.reopen()
+
+        self.assertGreater(self.write(55555, OTHER), 2 * JUMP)
+
+    def test_damage_seen_while_no_segment_could_begin(self) -> None:
+        """
+        What is written into the damaged segment then does not hide that more of it is damaged later.
+        """
+        self.write(11111)
+        self.write(22222, OTHER)
+        self.damage(OBJECT.encode())
+        self.disk.is_full = True
+        self.reopen(segment_bytes=1)
+        self.disk.is_full = False
+        first = self.write(33333)
+        self.damage(OBJECT.encode())
+
+        self.reopen()
+
+        self.assertGreater(self.write(44444), first)
 
     def test_damaged_length(self) -> None:
         """
@@ -462,6 +517,26 @@ class RetentionTests(JournalCase):
         self.assertEqual([], self.gaps())
         self.assertEqual(expected, self.value(90))
         self.assertEqual(101, self.write(5))
+
+    def test_damage_before_a_carried_snapshot(self) -> None:
+        """
+        A snapshot may be older than what was lost before it: it does not say which version was the last.
+        """
+        self.write(11111)
+        self.reopen()
+        self.now += 31 * DAY / 1_000_000
+        self.write(22222)
+        self.reopen()
+        self.expire()
+        self.assertEqual([1], [each.version for each in self.journal.index(OBJECT).snapshots])
+        self.damage(b"22222")
+
+        self.reopen()
+        first = self.write(33333)
+        self.reopen()
+
+        self.assertGreater(first, JUMP)
+        self.assertEqual(first + 1, self.write(44444))
 
     def test_old_segments_are_removed(self) -> None:
         """
