@@ -610,13 +610,16 @@ class ObjectJournal:
 
     def _carry(self, index: ObjectIndex, segment: int) -> Iterator[None]:
         version = index.last_in(segment) or index.oldest - 1
-        found = index.base(version)
-        is_there = found is not None and found.version == version and found.place >= (segment + 1) << 40
-        if is_there:
+        later = [each.version for each in index.snapshots if each.place >= (segment + 1) << 40]
+        if version in later:
             return
         made: list[Reduction] = []
         yield from self.reduce(index, version, made)
-        if made and (made[0].state.exists or made[0].state.children or version != index.version):
+        if not made:
+            return
+        state = made[0].state
+        # An object that does not exist any more is written, too, lest an older snapshot be its last record.
+        if state.exists or state.children or version != index.version or later:
             self._write_snapshot(index, version, made[0])
 
     def _remove(self, segment: int) -> None:

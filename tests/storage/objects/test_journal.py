@@ -555,6 +555,32 @@ class RetentionTests(JournalCase):
         self.assertEqual("gone", self.value(2))
         self.assertIsNone(self.journal.index(OTHER))
 
+    def age(self) -> None:
+        """
+        Remove all segments but the current one.
+        """
+        self.reopen()
+        self.now += 31 * DAY / 1_000_000
+        self.write(1, OTHER)
+        self.expire()
+
+    def test_deleted_object_does_not_come_back(self) -> None:
+        """
+        A snapshot that carried it is not its last word, and goes in the end.
+        """
+        self.write(1)
+        self.reopen()
+        self.write(0, type="delete")
+        self.age()
+
+        self.reopen()
+
+        self.assertFalse(self.state(2).exists)
+        self.age()
+        self.reopen()
+        self.assertIsNone(self.journal.index(OBJECT))
+        self.assertEqual(3, self.write(5))
+
     def test_forgotten_objects_begin_above(self) -> None:
         """
         An object of which nothing was left goes on above all its versions of before, after a restart too.
