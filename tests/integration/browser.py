@@ -36,6 +36,8 @@ class Browser:
             "--disable-gpu",
             "--mute-audio",
         ]
+        # A page that was left is gone, with its connections.
+        options += ["--disable-features=BackForwardCache"]
         options += ["--no-first-run", "--disable-extensions", "--disable-background-networking"]
         options += [f"--user-data-dir={self.profile}", "--remote-debugging-port=0", "about:blank"]
         said = Path(self.profile, "said")

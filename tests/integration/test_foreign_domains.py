@@ -5,7 +5,6 @@ A domain that is reached by the protostub it publishes: two nodes, the stub in i
 import json
 import os
 import signal
-import socket
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.federated import free_port
 from tests.integration.process import PATIENCE, Lines, NodeProcess, fetched
 
 A, B = "runtime://a.example/ann", "runtime://b.example/bob"
@@ -37,11 +37,6 @@ domain = "b.example"
 url = "http://127.0.0.1:{port}/.well-known/protocolstub/default.ps.js"
 hosts = ["127.0.0.1:{port}"]
 """
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 class Domains:

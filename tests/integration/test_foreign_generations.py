@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.federated import free_port
 from tests.integration.process import Lines, NodeProcess
 from tests.integration.sandboxed import STUBS, TOP
-from tests.integration.test_foreign_domains import ADMIN, FIXED, children, free_port, wait_until
+from tests.integration.test_foreign_domains import ADMIN, FIXED, children, wait_until
 
 BOB = "runtime://b.example/bob"
 CONFIG = """

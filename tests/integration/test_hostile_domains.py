@@ -26,7 +26,7 @@ lines = ["tcp:0:interface=127.0.0.1"]
 [foreign]
 accept = "listed"
 live_seconds = 10.0
-hang_seconds = 3.0
+hang_seconds = 10.0
 memory_bytes = 100_663_296
 restarts = 1
 """
@@ -37,7 +37,7 @@ KINDS = {**HOSTILE, **{f"a crash when {state or 'it starts'}": crash(state) for 
 DOMAINS = {name: f"k{number}.example" for number, name in enumerate(KINDS)}
 # What its entry says: a limit or a figure that is counted, and a part of `last_error`.
 SHOWN = {
-    "an endless loop": ("hang", "did not answer within 3 s"),
+    "an endless loop": ("hang", "did not answer within 10 s"),
     "memory without end": ("memory", "ran out of memory; the limit is 96 MiB"),
     "1 GB of output": ("rate", ""),
     "other hosts": ("hosts", ""),

@@ -2,6 +2,7 @@
 What the connectors must bear: long POSTs, compressed bombs, hidden requests, foreign pages and hosts.
 """
 
+import json
 import time
 import zlib
 from contextlib import suppress
@@ -159,9 +160,11 @@ def pages(ground: Ground) -> None:
 @attack("foreign-hosts", "Requests to the admin listener by a name that a page made lead here.")
 def hosts(ground: Ground) -> None:
     for host in ("evil.example", "evil.example:9092", "localhost.evil.example", "127.0.0.1.evil.example"):
-        for path in ("/metrics", "/live", "/policies"):
+        for path in ("/metrics", "/live?node=all", "/policies", "/api/v1/node"):
             answer = ground.http("admin").ask("GET", path, headers=[("Host", host)])
             ground.answered(answer, 421)
+        said = ground.answered(ground.http("admin").ask("GET", "/live", headers=[("Host", host)]), 200)
+        ground.check(set(json.loads(said)) == {"status", "version"}, f"/live says to a page: {said[:200]}")
 
     ground.answered(ground.http("admin").ask("GET", "/metrics", headers=[("Host", "localhost")]), 200)
 
