@@ -174,16 +174,9 @@ class Router:
         if session.is_node and recipients and self.foreign is not None:
             recipients = self.foreign.permitted(message, recipients, session)
         if self.cluster is not None:
-            if (
-                recipients
-                and message.type != "update"
-                and not self.cluster.passed_here(message, session, recipients[0])
-            ):
-                message.outcome, message.reason = "dropped", "old-answer"
+            nodes = self._members(self.cluster, message, to, session, recipients)
+            if nodes is None:
                 return None
-            nodes = self.cluster.holders(to, bool(recipients))
-            if nodes and session.is_node and self.foreign is not None:
-                nodes = self.foreign.permitted_members(message, nodes)
             if nodes:
                 return self._send_to_members(self.cluster, nodes, message, session, recipients)
         if self.catching is not None and recipients:
@@ -194,6 +187,26 @@ class Router:
                 self._offer_flow(message, session, reasons, recipients)
             return None
         return self._respond_or_drop(message, to, session)
+
+    def _members(
+        self,
+        cluster: ClusterMembers,
+        message: Message,
+        to: str,
+        session: Session,
+        recipients: tuple[Session, ...],
+    ) -> tuple[str, ...] | None:
+        """
+        The members that get the message, too. None: it is dropped, for its request was answered in its place.
+        """
+        asks_or_answers = recipients and message.type != "update"
+        if asks_or_answers and not cluster.passed_here(message, session, recipients[0]):
+            message.outcome, message.reason = "dropped", "old-answer"
+            return None
+        nodes = cluster.holders(to, bool(recipients))
+        if nodes and session.is_node and self.foreign is not None:
+            nodes = self.foreign.permitted_members(message, nodes)
+        return nodes
 
     def _offer_flow(
         self, message: Message, session: Session, reasons: int, recipients: tuple[Session, ...]
@@ -405,16 +418,9 @@ class Router:
         if session.is_node and recipients and self.foreign is not None:
             recipients = self.foreign.permitted(message, recipients, session)
         if self.cluster is not None:
-            if (
-                recipients
-                and message.type != "update"
-                and not self.cluster.passed_here(message, session, recipients[0])
-            ):
-                message.outcome, message.reason = "dropped", "old-answer"
+            nodes = self._members(self.cluster, message, to, session, recipients)
+            if nodes is None:
                 return None
-            nodes = self.cluster.holders(to, bool(recipients))
-            if nodes and session.is_node and self.foreign is not None:
-                nodes = self.foreign.permitted_members(message, nodes)
             if nodes:
                 return self._send_to_members(self.cluster, nodes, message, session, recipients)
         if recipients and to not in TOPICS:
