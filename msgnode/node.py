@@ -34,10 +34,7 @@ from msgnode.bus.flow_offers import FlowOffers
 from msgnode.bus.forwarding import Forwards
 from msgnode.bus.handshake import Handshake
 from msgnode.bus.ingress import Ingress
-from msgnode.bus.objects.catch_up import CatchUps
-from msgnode.bus.objects.history import History
-from msgnode.bus.objects.history_pages import HistoryPages
-from msgnode.bus.objects.kept_objects import KeptObjects, OtherKeepers
+from msgnode.bus.objects.objects import Objects
 from msgnode.bus.records.catalogue_responder import RecordsResponder
 from msgnode.bus.records.known_records import KnownRecords
 from msgnode.bus.records.notifications import SystemNotifications, TopicResponder
@@ -82,7 +79,6 @@ from msgnode.sessions.persistence import MessageLog, NullMessageLog, NullSession
 from msgnode.sessions.principal import TokenValidator
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import Sessions, TrafficRecorder
-from msgnode.storage.objects.journal import JournalCounts, ObjectJournal
 from msgnode.storage.traffic_log import TrafficLog
 from msgnode.storage.traffic_tap import TrafficTap
 from msgnode.structures.time_slices import Slices
@@ -298,96 +294,16 @@ class Node:
         self._flow_offers = FlowOffers(self.config, self.data_plane, self.rates, is_logged)
 
     def _make_objects(self, clock: IReactorTime) -> None:
-        """
-        Makes what lets subscribers catch up with objects that this node or another one keeps.
-        """
-        router, options = self._router, self.config.objects
-        self._clock = clock
-        self.kept_objects: KeptObjects | None = None  # None: this node keeps none
-        self.gather_output: Callable[[], object] = lambda: None  # Cork.gather
-        self.history: History | None = None
-        self.object_journal: ObjectJournal | None = None
-        self._keepers: OtherKeepers | None = None  # None: the node is alone in its domain
-        self.history_pages = HistoryPages(router.route, self.expected_responses, clock)
-        self.history_pages.is_elsewhere = self._is_elsewhere
-        self.catch_ups = CatchUps(
-            self.history_pages, router.deliver_again, self.slices, clock, lambda: options.max_replay
+        self.objects = Objects(
+            self.config,
+            self._router,
+            self.expected_responses,
+            self.sessions.journal.before_write,
+            self.slices,
+            clock,
+            self.data_plane,
         )
-        self._subscription.catch_ups = self.catch_ups
-        self.catch_ups.changed = self._catching_changed
-
-    def _is_elsewhere(self, address: str, session: Session) -> bool:
-        foreign = self._router.foreign
-        return foreign is not None and foreign.decides(address, session)
-
-    def _catching_changed(self) -> None:
-        self._router.catching = self.catch_ups if len(self.catch_ups) else None
-
-    def share_objects(self, keepers: OtherKeepers) -> None:
-        """
-        Shares the kept objects with the other nodes of this domain: each of them keeps some.
-        """
-        self._keepers = keepers
-        if self.kept_objects is not None:
-            self._share_objects(keepers)
-
-    def _share_objects(self, keepers: OtherKeepers) -> None:
-        assert self.kept_objects is not None and self.history is not None
-        self.kept_objects.others = keepers
-        self.kept_objects.journal.is_shared = True
-        self.history.keeper, self.history.ask = keepers.keeper, self.history_pages.ask_member
-        self.history_pages.send = self._send_to_keeper
-
-    def _send_to_keeper(self, message: Message, session: Session, keeper: str) -> None:
-        if self._router.cluster is not None:
-            self._router.cluster.send(message, session, keeper)
-
-    def object_events(self) -> dict[str, int]:
-        """
-        The counts of what became of kept objects since the node started, by event.
-        """
-        journal, catch_ups = self.object_journal, self.catch_ups.counts
-        counts = journal.counts if journal is not None else JournalCounts()
-        return {
-            "written": counts.written,
-            "lost": counts.lost,
-            "refused": counts.refused,
-            "damaged": counts.damaged,
-            "snapshot": counts.snapshots,
-            "segment-removed": counts.segments_removed,
-            "read": self.history.reads if self.history is not None else 0,
-            "catch-up": catch_ups.begun,
-            "catch-up-refused": catch_ups.refused,
-            "catch-up-ended": catch_ups.ended,
-            "replayed": catch_ups.replayed,
-        }
-
-    def keep_objects(self, journal: ObjectJournal | None) -> None:
-        """
-        Keeps the objects of the configuration in this journal; None: no more.
-        """
-        self.object_journal = journal
-        if journal is None:
-            self.kept_objects = self.history = None
-        else:
-            before_write = self.sessions.journal.before_write
-            self.kept_objects = KeptObjects(
-                self.config.objects,
-                journal,
-                before_write,
-                self.slices,
-                self._clock,
-                self.data_plane,
-                self.gather_output,
-                lambda: self.config.trusted_proxies,
-            )
-            self.history = History(journal, self.slices, lambda: self._router.policy)
-            self.history_pages.is_here = self.kept_objects.is_kept
-            if self._keepers is not None:
-                self._share_objects(self._keepers)
-        self.history_pages.history = self._router.history = self.history
-        self._router.kept = self.kept_objects
-        self.data_plane.change_all()
+        self._subscription.catch_ups = self.objects.catch_ups
 
     def _make_handshake(self) -> None:
         session_merge = SessionMerge(
@@ -490,7 +406,7 @@ class Node:
         Holds back the output of work in later turns with this cork, as connectors do for each read.
         """
         self.fanout.together = self.sessions.overload.together = cork
-        self.input_order.together = self._ingress.together = self.catch_ups.together = cork
+        self.input_order.together = self._ingress.together = self.objects.catch_ups.together = cork
         self._cork = cork
         self._check_reads()
 

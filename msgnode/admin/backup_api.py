@@ -76,7 +76,7 @@ class Backups:
         assert isinstance(spool, Spool)
         journal.settle(now=True)
         try:
-            kept = self._node.object_journal
+            kept = self._node.objects.journal
             snapshot = take_snapshot(Path(config.state), spool, kept.segments if kept is not None else None)
         except BackupRefused as why:
             raise Rejected(str(why), 503, "disk") from None

@@ -169,7 +169,7 @@ class HealthResource(LivenessResource):
         """
         Returns the kept objects and the state of their journal; None if none are kept.
         """
-        journal = self._node.object_journal
+        journal = self._node.objects.journal
         if journal is None:
             return None
         return {"kept": len(journal), "bytes": journal.segments.size, "journal": journal.failing or "ok"}

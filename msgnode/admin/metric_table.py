@@ -181,22 +181,22 @@ CONNECTED = (
 )
 ADDRESSES = (
     Number(
-        "objects", "Objects of which the node keeps a journal.", lambda node: len(node.object_journal or ())
+        "objects", "Objects of which the node keeps a journal.", lambda node: len(node.objects.journal or ())
     ),
     Number(
         "objects_journal_bytes",
         "Bytes of the journal of objects on disk.",
-        lambda node: node.object_journal.segments.size if node.object_journal is not None else 0,
+        lambda node: node.objects.journal.segments.size if node.objects.journal is not None else 0,
     ),
     Number(
         "objects_journal_failing",
         "1 while the journal of objects cannot be written.",
-        lambda node: float(node.object_journal is not None and bool(node.object_journal.failing)),
+        lambda node: float(node.objects.journal is not None and bool(node.objects.journal.failing)),
     ),
     Number(
         "objects_catching_up",
         "Subscribers that get what they missed of an object.",
-        lambda node: len(node.catch_ups),
+        lambda node: len(node.objects.catch_ups),
     ),
     Number("addresses", "Addresses that sessions are bound to.", lambda node: len(node.routes)),
     Number(
@@ -407,7 +407,7 @@ COUNTER_FAMILIES = (
         "objects_events",
         "Messages of kept objects that were written or not, reads of their history, and what was replayed.",
         ("event",),
-        lambda node: (((event,), number) for event, number in node.object_events().items()),
+        lambda node: (((event,), number) for event, number in node.objects.events().items()),
     ),
     Family(
         "reservations_overused",

@@ -179,11 +179,11 @@ class Cluster(MultiService):
         self._keepers = ObjectKeepers(members.node, owners, self.requests, members.up)
         self._keepers.missed = self._object_missed
         if owners.view:
-            node.share_objects(self._keepers)
+            node.objects.share(self._keepers)
         return channels
 
     def _object_missed(self, object: str) -> None:
-        kept = self._node.kept_objects
+        kept = self._node.objects.kept
         if kept is not None:
             kept.note_missed(object)
 

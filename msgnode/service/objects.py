@@ -42,7 +42,7 @@ class ObjectKeeping(Service):
         if self._journal is None and node.config.objects.keep and self.running:
             self._journal = self._open()
             self._expiry.start(EXPIRE_SECONDS, now=False)
-        node.keep_objects(self._journal if node.config.objects.keep else None)
+        node.objects.keep(self._journal if node.config.objects.keep else None)
 
     def _open(self) -> ObjectJournal:
         config, node = self._node.config, self._node
@@ -57,8 +57,8 @@ class ObjectKeeping(Service):
         return journal
 
     def _expire(self) -> None:
-        if self._node.kept_objects is not None:
-            self._node.kept_objects.expire()
+        if self._node.objects.kept is not None:
+            self._node.objects.kept.expire()
 
     def stopService(self) -> None:
         super().stopService()

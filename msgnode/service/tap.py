@@ -364,7 +364,7 @@ def factories(
     node.use_cork(cork)
     if not node.data_plane.is_native:  # that gathers by itself
         cork.turn = node.data_plane.turn
-        node.gather_output = cork.gather
+        node.objects.gather_output = cork.gather
     upgraded = WebSocketFactory(node, cork, reactor)
     websocket = Upgrade(upgraded)
     poll = PollResource(node, cork, reactor)

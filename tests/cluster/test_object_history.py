@@ -78,9 +78,9 @@ class Kept:
                 requests,  # type: ignore[arg-type]
                 lambda: set(NAMES) - self.down,
             )
-            node.share_objects(keepers)
-            node.keep_objects(journal)
-            keepers.missed = node.kept_objects.note_missed
+            node.objects.share(keepers)
+            node.objects.keep(journal)
+            keepers.missed = node.objects.kept.note_missed
 
     def settle(self) -> None:
         for _ in range(30):
@@ -171,7 +171,7 @@ def test_keeper_is_away_while_an_observer_catches_up(kept: Kept) -> None:
     """
     ann, bob = kept.cluster["n1"].client("ann"), kept.cluster["n3"].client("bob")
     kept.publish(ann, *range(1500))
-    history = kept.cluster["n2"].node.history
+    history = kept.cluster["n2"].node.objects.history
     answer_member, asked = history.answer_member, []
 
     def answer(object: str, message: Message) -> Deferred[Message]:

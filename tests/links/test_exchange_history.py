@@ -24,7 +24,7 @@ def keep(far: Far, directory: Path) -> ObjectJournal:
     options.keep = [f"comm://{far.domain}/rooms/*"]
     journal = ObjectJournal(directory, options, wall=far.node.wall)
     journal.open()
-    far.node.keep_objects(journal)
+    far.node.objects.keep(journal)
     return journal
 
 
@@ -128,7 +128,7 @@ def test_refused_observer(network: MemoryNetwork) -> None:
     [refused] = ann.take()
 
     assert (404, 404) == (answer["body"]["code"], refused["body"]["code"])
-    assert 0 == len(network[A].node.catch_ups)
+    assert 0 == len(network[A].node.objects.catch_ups)
 
 
 def test_home_domain_is_away(network: MemoryNetwork) -> None:
@@ -145,7 +145,7 @@ def test_home_domain_is_away(network: MemoryNetwork) -> None:
     settle(network)
 
     assert [502] == [message["body"]["code"] for message in ann.take()]
-    assert 0 == len(network[A].node.catch_ups)
+    assert 0 == len(network[A].node.objects.catch_ups)
 
 
 def test_publication_of_another_domain_is_kept(network: MemoryNetwork) -> None:

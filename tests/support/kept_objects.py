@@ -30,7 +30,7 @@ class KeptCase(SynchronousTestCase):
         self.node = MemoryNode(state=str(self.directory), objects=objects, **sections)
         self.journal = self.open(segments)
         self.addCleanup(self.journal.segments.close)
-        self.node.keep_objects(self.journal)
+        self.node.objects.keep(self.journal)
         self.ann = self.node.client("runtime://example.org/ann")
         self.bob = self.node.client("runtime://example.org/bob")
 

@@ -148,7 +148,7 @@ class CatchUpTests(KeptCase):
             self.assertEqual(code, answer["body"]["code"], text)
             self.assertIn(text, answer["body"]["desc"])
             self.assertNotIn(CHANGES, self.bob.session.bindings)
-        self.assertEqual(0, len(self.node.catch_ups))
+        self.assertEqual(0, len(self.node.objects.catch_ups))
 
     def test_too_much_was_missed(self) -> None:
         """
@@ -183,8 +183,8 @@ class CatchUpTests(KeptCase):
         self.bob.drop()
         self.turns()
 
-        self.assertEqual(0, len(self.node.catch_ups))
-        self.assertEqual(1, self.node.catch_ups.counts.ended)
+        self.assertEqual(0, len(self.node.objects.catch_ups))
+        self.assertEqual(1, self.node.objects.catch_ups.counts.ended)
 
     def test_objects_that_nobody_keeps(self) -> None:
         """

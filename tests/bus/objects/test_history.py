@@ -474,7 +474,7 @@ class BoundTests(KeptCase):
 
         self.assertEqual(429, refused["body"]["code"])
         self.assertEqual(2, self.read(to="comm://example.org/rooms/3/history")["value"]["version"])
-        self.assertEqual(1, self.node.object_events()["refused"])
+        self.assertEqual(1, self.node.objects.events()["refused"])
 
     def test_what_is_below_an_object_is_of_it(self) -> None:
         """
