@@ -12,6 +12,7 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from tests.integration.browser import Browser, Page
+from tests.integration.clustered import until
 from tests.integration.process import PATIENCE, Lines, NodeProcess
 from tests.support.certificate import PATH as CERTIFICATE
 
@@ -68,6 +69,7 @@ class Troubles:
         self.bob.ask({"id": 2, "type": "subscribe", "from": BOB, "to": "domain://msg-node.example.org/sm",
                       "body": {"resources": [ROOM]}})  # fmt: skip
         self.away.close()
+        until(lambda: self._live()["sessions"]["away"] > 0)  # before, messages go into the closed connection
         for n in range(130):
             self.ann.send(update(100 + n, ANN, AWAY))
         self.ann.send(update(7, BOB, BOB))
@@ -80,6 +82,10 @@ class Troubles:
                 break
         for n in range(400):
             self.flood.send(update(n, FLOOD, BOB))
+
+    def _live(self) -> Any:
+        with urlopen(f"{self.url}/live", timeout=PATIENCE) as answer:
+            return json.load(answer)
 
     def _is_slow(self) -> bool:
         """
