@@ -719,8 +719,8 @@ class Mailbox:
 
     def give(self, key: int) -> None:
         """
-        Messages up to that key are on their way to another node, which answers for those that expire there; 0:
-        none are.
+        Messages up to that key are on their way to another node, and do not expire here, because it answers
+        for those that expire there; 0: none are.
         """
         self._given_key = key
 
