@@ -78,7 +78,7 @@ class ClusterSessions:
         self.local.own_flushed, self.local.flushed = flushing.own, flushing.flush
         self.local.copy_marks = members.copy_marks.all
         self.local.arrived = lambda: flushing.flush(channel.node)
-        directory.session_shared = self.moves.compare
+        directory.session_added, directory.session_shared = self.moves.heard_of, self.moves.compare
         held = HeldInput(
             node.sessions.connections, node.sessions, node.input_order, node.slices, self.local.flush
         )

@@ -148,6 +148,7 @@ class Mailbox:
         "__weakref__",
         "_behind",
         "_behind_key",
+        "_given_key",
         "_has_late",
         "_host",
         "_late_key",
@@ -178,6 +179,7 @@ class Mailbox:
         self._late_key = 0
         self._has_late = False  # did such a message come since the arrival began
         self._behind_key = 0  # of the last message behind those that arrive; 0: none arrive
+        self._given_key = 0  # up to there another node may have the messages, and answers for them
         self._host = host
 
     # -- the queue -------------------------------------------------------------
@@ -329,16 +331,18 @@ class Mailbox:
         """
         Drops the messages whose time to live has ended; the senders that asked get receipts.
         """
-        if self._queue is not None:
-            for kept in self._queue.stale(self._host.now()):
-                self._expire(kept)
+        now, given = self._host.now(), self._given_key
+        for kept in (
+            self._queue.remove(lambda each: each.until <= now and each.key > given) if self._queue else ()
+        ):
+            self._expire(kept)
 
     def next_expiry(self) -> float | None:
         """
         The expiry time of the next message whose sender asked for a receipt.
         """
-        asked = [kept.until for kept in self._queue or () if kept.asker and kept.until != FOREVER]
-        return min(asked, default=None)
+        asked = [kept for kept in self._queue or () if kept.asker and kept.until != FOREVER]
+        return min([kept.until for kept in asked if kept.key > self._given_key], default=None)
 
     def _expire(self, kept: QueuedMessage) -> None:
         self._host.counts.stale += 1
@@ -712,6 +716,13 @@ class Mailbox:
             self._requeue(kept)
             self._expire_in_time(kept)
         return kept
+
+    def give(self, key: int) -> None:
+        """
+        Messages up to that key are on their way to another node, and do not expire here, because it answers
+        for those that expire there; 0: none are.
+        """
+        self._given_key = key
 
     def hand_over(self, key: int) -> None:
         """

@@ -254,6 +254,19 @@ def test_a_first_hop_without_acknowledgements_is_avoided():
     assert B == routes.first_hop(D)
 
 
+def test_a_first_hop_whose_link_went_down_a_moment_ago_is_not_taken():
+    """
+    Before the paths are computed again, there is no other first hop than that which is avoided.
+    """
+    world = network((A, B, 10), (B, D, 10), (A, C, 20), (C, D, 20))
+    routes = overlay(world, A).routes
+
+    wire(world, A, C).down()
+    overlay(world, A).avoid_first_hop(D)
+
+    assert B == routes.first_hop(D)
+
+
 def test_the_only_first_hop_is_not_avoided():
     """
     Where every other first hop would lead back here, the route stays as it is.

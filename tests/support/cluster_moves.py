@@ -249,6 +249,7 @@ class MoveNode:
         directory.listener = self.directory
         self.moves = Moves(moves, self, self, self.clock)
         moves.listener = self.moves
+        self.directory.session_added = self.moves.heard_of
         self.directory.session_shared = self.moves.compare
         for session, held in self.now.sessions.items():
             self.directory.session_bound(session, HASH, held.generation)

@@ -67,8 +67,9 @@ class ReplicatedDirectory:
     The directory of a cluster, and a listener to its members.
 
     `is_bound` tells whether an address is bound here; it decides what a question of another member is
-    answered. `session_shared` is called with the name of a session that is held here, when a member says that
-    it holds it, too; `heard_again` when a member is heard after SILENCE_SECONDS without any.
+    answered. `session_added` is called with the name of each session that a member says that it holds;
+    `session_shared` with those of them that are held here, too; `heard_again` when a member is heard after
+    SILENCE_SECONDS without any.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class ReplicatedDirectory:
         self.limits = limits or DirectoryLimits()
         self.table = AddressTable()
         self.own = OwnAddresses()
+        self.session_added: Callable[[str], None] = lambda name: None
         self.session_shared: Callable[[str], None] = lambda name: None
         self.heard_again: Callable[[], None] = lambda: None
         self.is_unanswered = False  # did a member not answer the last comparison in time?
@@ -323,6 +325,7 @@ class ReplicatedDirectory:
         self._wake()
 
     def _session_added(self, name: str) -> None:
+        self.session_added(name)
         if self.own.session(name) is not None:
             self.session_shared(name)
 

@@ -273,11 +273,14 @@ class LocalSessions:
 
     def messages(self, release: Release, after: int, most_bytes: int) -> list[tuple[int, bytes]]:
         session = self._leaving[release.id]
+        session.mailbox.give(0)  # what was on its way is there, or comes again now
         session.mailbox.expire()
         released_at = self._released_at.get(release.id, 0)  # after a restart all may be late
         overlap = session.mailbox.overlap
         above = overlap.awaited_above if isinstance(overlap, SessionOverlap) else None
-        return transfer.export_messages(session, self._sessions, after, most_bytes, released_at, above)
+        found = transfer.export_messages(session, self._sessions, after, most_bytes, released_at, above)
+        session.mailbox.give(found[-1][0] if found else 0)
+        return found
 
     def handed_over(self, release: Release, key: int) -> None:
         self._leaving[release.id].mailbox.hand_over(key)

@@ -126,7 +126,9 @@ class Moves:
         self._releasing: dict[str, Release] = {}  # by name, which are not on disk yet
         self._unreleased: set[str] = set()  # names whose release could not be written
         self.taking_seconds = 0.0  # of all that were taken
-        self._takes = Takes(members.node, clock, self._reply, most, self._took, self._leaves_to)
+        self._takes = Takes(
+            members.node, clock, self._reply, most, self._took, self._leaves_to, self._newest_holder
+        )
         self._arrivals = Arrivals(members.node, holder, self._reply, self._imported, most, settled)
         self._logged: set[str] = set()
         self.introduction = Introduction("", True)  # of this node, to members
@@ -188,16 +190,26 @@ class Moves:
         Ask for a session that a client has opened here; None if no other member is known to hold it. `found`
         are members that said so when they were asked. The result comes after 2 s at most, and never fails.
         """
-        holders = [(0, node) for node in found]
-        holders += [(each.generation, each.to) for each in self._leaving(name)]
-        holders += self._directory.other_holders(name)
-        if not holders:
+        holder = self._newest_holder(name, found)
+        if holder is None:
             return None
-        generation, node = max(holders)
+        generation, node = holder
         self.counts.asked += 1
         taken = self._takes.take(name, claim, node, generation)
         self._wake()
         return taken
+
+    def _newest_holder(self, name: str, found: tuple[str, ...] = ()) -> tuple[int, str] | None:
+        holders = [(0, node) for node in found]
+        holders += [(each.generation, each.to) for each in self._leaving(name)]
+        holders += self._directory.other_holders(name)
+        return max(holders, default=None)
+
+    def heard_of(self, name: str) -> None:
+        """
+        A member has said that it holds a session.
+        """
+        self._takes.heard_of(name)
 
     def _took(self, kind: str, seconds: float) -> None:
         setattr(self.counts, kind, getattr(self.counts, kind) + 1)

@@ -48,6 +48,7 @@ class Takes:
     """
     The requests under way, one for each session, within a bound. `ended` is called with the kind of each
     outcome, and the seconds that it took. `leaves_to`: is a session on its way from here to that member?
+    `holder` gives the newest holder of a session that is known here, and its generation.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class Takes:
         most: int,
         ended: Callable[[str, float], object],
         leaves_to: Callable[[str, str], bool],
+        holder: Callable[[str], tuple[int, str] | None],
     ) -> None:
+        self._holder = holder
         self._leaves_to = leaves_to
         self._ended = ended
         self._node = node
@@ -117,6 +120,22 @@ class Takes:
         id = self._ids.get(name)
         if id is not None:
             self._finish(id, Outcome(TAKEN, generation))
+
+    def heard_of(self, name: str) -> None:
+        """
+        A member has said that it holds this session. If it was asked for, ask there: its earlier holder may
+        have ended since, and cannot say so any more.
+        """
+        id = self._ids.get(name)
+        found = self._holder(name) if id is not None else None
+        if id is None or found is None:
+            return
+        request = self._by_id[id]
+        generation, node = found
+        if generation > request.generation and node != request.node:
+            request.generation, request.node = found
+            _cancel(request.again)
+            self._ask(id)
 
     def member_up(self, node: str) -> None:
         """

@@ -248,3 +248,24 @@ class LateTests(OverlapCase):
 
         self.assertEqual([1, 2], self.numbers())
         self.assertEqual(2, len(self.second.flushed))
+
+
+class GivenTests(OverlapCase):
+    """
+    Ann asks Bob, whose session is being handed over, and her request expires.
+    """
+
+    def test_request_that_expires_on_its_way_is_answered_by_the_new_holder(self) -> None:
+        """
+        What was given to the new holder does not expire at the earlier one, too, unless it has to come again.
+        """
+        self.first.node.config.routing.reply_unknown = True
+        self.first.ann.tell({"id": 7, "type": "read", "from": ANN, "to": BOB, "body": {}, "ttl": 10})
+        given = self.first.local.messages(RELEASE, 0, 1_000_000)
+
+        self.first.node.clock.advance(11)
+        before = [message["body"]["code"] for message in self.first.ann.got if message["id"] == 7]
+        again = self.first.local.messages(RELEASE, 0, 1_000_000)
+
+        self.assertEqual((1, []), (len(given), before))
+        self.assertEqual(([], 404), (again, self.first.ann.got[-1]["body"]["code"]))

@@ -174,6 +174,27 @@ def test_holder_that_is_killed_while_it_hands_over_goes_on():
             assert client.faults == []
 
 
+def test_holder_that_hands_over_and_ends_does_not_have_to_answer():
+    """
+    A client that asks for a session while its holder hands it over to a third member, and ends before it
+    hears of that, gets it from there.
+    """
+    world, client = opened()
+    world.publish(B, S, 3)
+    client.connection += 1
+    world.run(0.5)
+    world.cluster.cut(A, C)
+    client.connect(C)
+    world.nodes[A].moves.hand_over(S, B)
+    world.run(0.2)
+    world.kill(A)
+
+    world.run(1)
+
+    assert client.recovered == [False, True]
+    assert client.got == world.published[S]
+
+
 def test_several_moves_in_a_row_keep_the_order():
     """
     A client that goes from member to member faster than its messages follow gets all of them in order.

@@ -150,17 +150,18 @@ class Graph:
         """
         return self._first_hops
 
-    def cost_to(self, neighbour: str) -> int:
+    def cost_to(self, neighbour: str) -> int | None:
         """
-        The cost of the link to a neighbour.
+        The cost of the link to a neighbour; None if that is down since the paths were computed.
         """
         labels = self._start_labels(()).items()
-        return min(cost_of(label) for vertex, label in labels if self._nodes[vertex] == neighbour)
+        costs = [cost_of(label) for vertex, label in labels if self._nodes[vertex] == neighbour]
+        return min(costs, default=None)
 
     def _start_labels(self, left_out: Container[str]) -> dict[int, int]:
         starts = {}
         for index, node in enumerate(self._first_hops):
-            if node in left_out:
+            if node in left_out or node not in self._starts:
                 continue
             for vertex in self._views.get(node, ()):
                 told = self._links[vertex].get(self._own)

@@ -215,6 +215,8 @@ class Routes:
         found = self._first_hops[first_hop_of(other)]
         # RFC 5286, inequality 1: its own path to the node is shorter than one back through this node.
         to_it = self.graph.cost_to(found)
+        if to_it is None:
+            return None
         return found if cost_of(other) - to_it < to_it + cost_of(label) else None
 
     def _left_out(self, first_hops: frozenset[str]) -> tuple[ShortestPaths, dict[str, int]]:
