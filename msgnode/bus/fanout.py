@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
@@ -103,6 +103,8 @@ class Fanout:
         self._is_there = is_there
         self._clock = clock
         self._cost = 0  # the cost of this turn
+        self._undecided: dict[Batch, None] = {}  # the batches that wait for decisions
+        self._waiting: list[tuple[dict[Batch, None], Deferred[None]]] = []  # for some of these
         self.apply()
 
     def hold(self, connection: Connection) -> Work:
@@ -221,7 +223,30 @@ class Fanout:
             self._commit(batch)
             return None
         batch.committed = Deferred()
-        return corked(self.together, batch.committed).addCallback(lambda done: self._commit(batch))
+        self._undecided[batch] = None
+        committed = corked(self.together, batch.committed).addCallback(lambda done: self._commit(batch))
+        return committed.addBoth(self._forget, batch)
+
+    def decided(self) -> Deferred[None]:
+        """
+        Fires when each batch that waits for decisions now is queued for its recipients.
+        """
+        if not self._undecided:
+            return succeed(None)
+        done: Deferred[None] = Deferred()
+        self._waiting.append((dict(self._undecided), done))
+        return done
+
+    def _forget(self, result: Any, batch: Batch) -> Any:
+        del self._undecided[batch]
+        waiting, self._waiting = self._waiting, []
+        for batches, done in waiting:
+            batches.pop(batch, None)
+            if batches:
+                self._waiting.append((batches, done))
+            else:
+                done.callback(None)
+        return result
 
     def _commit(self, batch: Batch) -> None:
         """

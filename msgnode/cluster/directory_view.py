@@ -59,7 +59,8 @@ class MemberDirectory(Directory, Protocol):
         Notes that this node holds it no more.
         """
 
-    def ask(self, address: str) -> Deferred[tuple[str, ...]]:
+    def ask(self, address: str) -> Deferred[tuple[str, ...] | None]:
         """
-        The members that hold the address, by asking all that are up. Never fails; () after 0.5 s.
+        The members that hold the address, by asking all that are up; None if some of them do not answer for
+        some seconds. Never fails.
         """

@@ -71,7 +71,8 @@ class Message(Struct, gc=False):
     word), `resources` (the addresses named in a request to the node), `received_at` (nanoseconds since 1970)
     and `handling_us` (microseconds until it was sent). `origin` is the connection it was received on,
     `applied` the obligations carried out for it, `shown` the result of validating its tokens
-    (message_tokens.py), `slot` the slot for which its record was refused.
+    (message_tokens.py), `slot` the slot for which its record was refused. `copy_id` is the id that all copies
+    have which go to other nodes of the domain; empty if there are none.
     """
 
     id: int | str
@@ -100,6 +101,7 @@ class Message(Struct, gc=False):
     applied: _Several = field(name=_OURS + "applied", default=())
     shown: _Several = field(name=_OURS + "shown", default=())
     slot: _Text = field(name=_OURS + "slot", default="")
+    copy_id: _Several = field(name=_OURS + "copy_id", default=())
     token: Raw = NO_TOKEN
     version: Raw = NO_VERSION
 

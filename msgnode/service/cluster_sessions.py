@@ -58,7 +58,7 @@ class ClusterSessions:
         self.local = LocalSessions(node, reactor, self._refused, members.copy_id)
         options = node.config.cluster
         self.local.most_late, self.local.copies.most = options.moving_sessions, options.moving_copies
-        self._acknowledgements = Acknowledgements(streams, reactor)
+        self._acknowledgements = Acknowledgements(streams, reactor, node.fanout.decided)
         flushing = Flushing(channel, reactor, self._acknowledgements.wait, self._expected, missing)
         self.moves = Moves(
             channel,

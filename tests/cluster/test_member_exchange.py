@@ -144,6 +144,23 @@ def test_unknown_address_is_asked_for(cluster: MemoryCluster) -> None:
     assert [404, 404, 404] == codes(ann.take())
 
 
+def test_address_is_not_unknown_because_a_member_is_busy(cluster: MemoryCluster) -> None:
+    """
+    If a member did not answer, the next message to that address asks again.
+    """
+    ann, bob = cluster["n1"].client("ann"), cluster["n2"].client("bob")
+    cluster.directory.hidden.add(bob.hyperty)
+    cluster.directory.busy = True
+    ann.request(bob.hyperty, "ping", id=1, receipt=True)
+    cluster.directory.busy = False
+
+    ann.request(bob.hyperty, "ping", id=2)
+    cluster.flow()
+
+    assert [404] == codes(ann.take())
+    assert [2] == [message["id"] for message in bob.take()]
+
+
 def test_member_that_holds_it_no_more(cluster: MemoryCluster) -> None:
     """
     A request that comes to a node which no longer holds its address is answered 404.

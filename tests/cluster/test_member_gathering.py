@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from msgnode.links.stream.streams import IN_DOUBT, SEVERAL
+from msgnode.protocol.message import compose
 from msgnode.transport.cork import Cork
 from tests.support.cluster_nodes import DOMAIN, MemoryCluster
 from tests.support.links_exchange import DomainClient
 
 TOPIC = f"comm://{DOMAIN}/chat/changes"
+NOTICE = compose(9, "update", f"domain://msg-node.{DOMAIN}/sm", TOPIC, {})
 
 
 class Read:
@@ -115,3 +117,18 @@ def test_messages_of_one_read_wait_for_their_member(made: Read) -> None:
     assert [f"mn://{DOMAIN}/n2"] == [to for _, to, *_ in made.cluster.wire]
     made.cluster.cut.discard(link)
     assert [1, 2, 3] == made.arrived(made.bob)
+
+
+def test_publication_of_the_node_leaves_after_what_was_gathered(made: Read) -> None:
+    """
+    Copies arrive in the order of their ids, so that the last one tells which have come.
+    """
+    made.cluster["n2"].subscribe(made.bob, TOPIC)
+    made.bob.take()
+    node = made.cluster["n1"].node
+
+    with node.ingress.together:
+        made.read({"to": TOPIC, "type": "update"}, {"to": TOPIC, "type": "update"})
+        node.publish(NOTICE)
+
+    assert made.arrived(made.bob) == [1, 2, 9]

@@ -132,6 +132,27 @@ def test_lanes_do_not_wait_for_each_other():
     assert b.payloads[2:] == [b"high"]
 
 
+def test_a_lane_that_is_stuck_slows_no_other_lane():
+    """
+    While nothing of the highest lane arrives, many messages of another one are under way together.
+    """
+    net, a, b = pair(seed=1)
+    net.weather = Weather(delay=(0.1, 0.1))
+    for priority in (5, 7):
+        a.send(b.name, b"open", priority)
+    net.run(1)
+    net.tap = lambda datagram: None if datagram.priority == 7 else datagram
+    for _ in range(100):
+        a.send(b.name, b"high", 7)
+    net.run(3)
+
+    for _ in range(500):
+        a.send(b.name, b"low", 5)
+    net.run(5)
+
+    assert b.payloads.count(b"low") == 500
+
+
 def test_acknowledgements_are_batched():
     """
     One acknowledgement is sent for all messages of 0.2 seconds.

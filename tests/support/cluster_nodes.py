@@ -20,13 +20,15 @@ class SharedDirectory:
     """
     The addresses and runtimeURLs that each node holds, as all members know them at once.
 
-    `hidden` has addresses that the members do not know, although they are held: only asking finds them.
+    `hidden` has addresses that the members do not know, although they are held: only asking finds them,
+    unless the members are `busy`.
     """
 
     def __init__(self) -> None:
         self.held: dict[str, dict[str, None]] = {}
         self.runtimes: dict[str, dict[str, None]] = {}
         self.hidden: set[str] = set()
+        self.busy = False
         self.asked: list[str] = []
         self.suspected: set[str] = set()
         self.members: dict[str, MemberExchange] = {}
@@ -61,8 +63,10 @@ class DirectoryView:
     def shared(self, address: str) -> tuple[str, ...]:
         return tuple(each for each in self._shared.held.get(address, ()) if each != self._node)
 
-    def ask(self, address: str) -> Deferred[tuple[str, ...]]:
+    def ask(self, address: str) -> Deferred[tuple[str, ...] | None]:
         self._shared.asked.append(address)
+        if self._shared.busy:
+            return succeed(None)
         found = tuple(self._shared.find(address, self._node))
         return succeed(found or tuple(self._shared.gateways(address, self._node)))
 

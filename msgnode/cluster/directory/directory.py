@@ -19,7 +19,7 @@ from msgnode.cluster.directory.address_table import AddressTable, SessionEntry
 from msgnode.cluster.directory.follower import Follower
 from msgnode.cluster.directory.limits import DirectoryCounts, DirectoryLimits
 from msgnode.cluster.directory.own_addresses import DeltaLog, OwnAddresses
-from msgnode.cluster.directory.questions import Questions
+from msgnode.cluster.directory.questions import ANSWER_SECONDS, Answer, Questions
 from msgnode.cluster.directory.replica import Replica
 from msgnode.cluster.directory.settling import Settling
 from msgnode.cluster.directory.wire import (
@@ -153,11 +153,12 @@ class ReplicatedDirectory:
         """
         return self.table.token_holder(token_hash)
 
-    def ask(self, address: str) -> Deferred[tuple[str, ...]]:
+    def ask(self, address: str, seconds: float = ANSWER_SECONDS) -> Deferred[Answer]:
         """
-        The members that hold the address, by asking all that are up. Never fails; () after 0.5 s.
+        The members that hold the address, by asking all that are up; None if some do not answer in so many
+        seconds. Never fails.
         """
-        return self._questions.ask(address)
+        return self._questions.ask(address, seconds)
 
     def is_suspected(self, node: str) -> bool:
         """

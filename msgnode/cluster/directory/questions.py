@@ -13,18 +13,29 @@ from msgnode.cluster.directory.wire import Ask
 from msgnode.structures.timeouts import Timeouts
 
 ASK_SECONDS = 0.5
+ANSWER_SECONDS = 5.0  # for which members are waited for that do not answer, if no other one holds the address
+
+Answer = tuple[str, ...] | None
+
+
+class _Waiter(msgspec.Struct, eq=False):
+    until: float
+    done: Deferred[Answer]
 
 
 class _Question(msgspec.Struct, eq=False):
     address: str
     unanswered: set[str]
     held_by: list[str]
-    waiters: list[Deferred[tuple[str, ...]]]
+    waiters: list[_Waiter]
+    is_sure: bool = True  # was every member asked that may hold it?
+    times: int = 1  # that its timeout was started
 
 
 class Questions:
     """
-    The questions under way, one for each address however often it is asked for, within a bound.
+    The questions under way, one for each address however often it is asked for, within a bound. A member that
+    does not answer is asked again, less and less often: it may be busy, or the question was lost.
     """
 
     def __init__(
@@ -36,6 +47,7 @@ class Questions:
         counts: DirectoryCounts,
     ) -> None:
         self._timeouts: Timeouts[int] = Timeouts(clock, ASK_SECONDS, self._expire)
+        self._clock = clock
         self._reachable = reachable
         self._send = send
         self._most = most
@@ -44,28 +56,30 @@ class Questions:
         self._by_id: dict[int, _Question] = {}
         self._ids: dict[str, int] = {}
 
-    def ask(self, address: str) -> Deferred[tuple[str, ...]]:
+    def ask(self, address: str, seconds: float = ANSWER_SECONDS) -> Deferred[Answer]:
         """
-        The members that say they hold the address; those that answered in ASK_SECONDS. Beyond the bound of
-        questions none is asked, and the result is ().
+        The members that say they hold the address; those that answered in ASK_SECONDS, if any. () if all say
+        that they do not. None if that is not known in so many seconds, or not asked: beyond the bound of
+        questions, and where no member is reached.
         """
         id = self._ids.get(address)
         if id is None:
             if len(self._by_id) >= self._most:
                 self._counts.unanswered += 1
-                return succeed(())
+                return succeed(None)
             self._last_id += 1
             id = self._last_id
-            asked = {node for node in self._reachable() if self._send(node, Ask(id, address))}
+            reachable = set(self._reachable())
+            asked = {node for node in reachable if self._send(node, Ask(id, address))}
             if not asked:
-                return succeed(())
-            self._by_id[id] = _Question(address, asked, [], [])
+                return succeed(None)
+            self._by_id[id] = _Question(address, asked, [], [], asked == reachable)
             self._timeouts.start(id)
             self._ids[address] = id
             self._counts.questions += 1
-        done: Deferred[tuple[str, ...]] = Deferred()
-        self._by_id[id].waiters.append(done)
-        return done
+        waiter = _Waiter(self._clock.seconds() + seconds, Deferred())
+        self._by_id[id].waiters.append(waiter)
+        return waiter.done
 
     def answered(self, node: str, id: int, is_held: bool) -> None:
         question = self._by_id.get(id)
@@ -81,12 +95,28 @@ class Questions:
         """
         Wait for no answer of that member any more.
         """
-        for id in list(self._by_id):
-            self.answered(node, id, False)
+        for id, question in list(self._by_id.items()):
+            if node in question.unanswered:
+                question.is_sure = False
+                self.answered(node, id, False)
 
     def _expire(self, id: int) -> None:
-        self._counts.unanswered += 1
-        self._finish(id)
+        question, now = self._by_id[id], self._clock.seconds()
+        late = [waiter for waiter in question.waiters if waiter.until <= now]
+        question.waiters = [waiter for waiter in question.waiters if waiter.until > now]
+        if question.held_by or not question.waiters:
+            self._counts.unanswered += 1
+            question.is_sure = False
+            question.waiters += late
+            self._finish(id)
+            return
+        if not question.times & (question.times - 1):
+            for node in question.unanswered:
+                self._send(node, Ask(id, question.address))
+        question.times += 1
+        self._timeouts.start(id)
+        for waiter in late:
+            waiter.done.callback(None)
 
     def _finish(self, id: int) -> None:
         question = self._by_id.pop(id)
@@ -94,11 +124,12 @@ class Questions:
         self._timeouts.cancel(id)
         found = tuple(sorted(question.held_by))
         for waiter in question.waiters:
-            waiter.callback(found)
+            waiter.done.callback(found if found or question.is_sure else None)
 
     def stop(self) -> None:
         """
         End all questions with what is known.
         """
-        for id in list(self._by_id):
+        for id, question in list(self._by_id.items()):
+            question.is_sure = False
             self._finish(id)

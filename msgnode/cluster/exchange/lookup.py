@@ -107,7 +107,9 @@ class MemberLookup:
             return None
         return self._directory.ask(address).addCallback(self._asked, address)
 
-    def _asked(self, nodes: tuple[str, ...], address: str) -> tuple[str, ...]:
+    def _asked(self, nodes: tuple[str, ...] | None, address: str) -> tuple[str, ...]:
+        if nodes is None:
+            return ()  # a member that did not answer may hold it: it is asked again the next time
         if not nodes:
             self._unknown.put(address, self._seconds())
         elif not self.is_own(address):

@@ -63,8 +63,6 @@ class MemberSending:
         self._counts = counts
         self._gatherings: dict[str, Gathering] = {}  # by member
         self.marks = CopyMarks()
-        self._copied: Message | None = None  # of which there are several copies
-        self._copied_id = (b"", 0)
         self._failures = FailureLog(log)
 
     def send(self, message: Message, session: Session, node: str) -> None:
@@ -116,18 +114,19 @@ class MemberSending:
 
     # -- copies ------------------------------------------------------------------------------
 
-    def copy_id(self, message: Message) -> CopyId | None:
+    @staticmethod
+    def copy_id(message: Message) -> CopyId | None:
         """
-        The id that all copies of a message have, while it is delivered; None if there is only one.
+        The id that all copies of a message have; None if there is only one.
         """
-        if message is self._copied:
-            return self._copied_id
+        if message.copy_id:
+            return message.copy_id
         origin = message.origin
         return origin.id if isinstance(origin, MemberArrival) and origin.is_copy else None
 
     def send_copies(self, message: Message, session: Session, nodes: Iterable[str]) -> int:
         reached = 0
-        self._copied, self._copied_id = message, (id := self._ids.next())
+        message.copy_id = id = self._ids.next()
         self.marks.note(id, message.effective_priority)
         for node in nodes:
             gathering = self._gathering(node)
@@ -135,7 +134,7 @@ class MemberSending:
                 if not gathering.join(message, session, id) and not gathering.begin(
                     message, session, node, None, id
                 ):
-                    self._send_copy(message, session, node)
+                    self._send_copy(message, session, node, id)
             except Rejected as why:  # NoRoom
                 self._counts.note(node, why.reason)
             else:
@@ -147,10 +146,10 @@ class MemberSending:
         """
         Sends copies of a message of this node's own. Never raises.
         """
-        self._copied, self._copied_id = message, self._ids.next()
-        self.marks.note(self._copied_id, message.effective_priority)
+        message.copy_id = id = self._ids.next()
+        self.marks.note(id, message.effective_priority)
         for node in nodes:
-            self.carry(node, message.data, self._copied_id)
+            self.carry(node, message.data, id)
 
     def forward(self, message: Message, session: Session, node: str) -> bool:
         """
@@ -168,11 +167,10 @@ class MemberSending:
         self._counts.note(node, "forwarded")
         return True
 
-    def _send_copy(self, message: Message, session: Session, node: str) -> None:
+    def _send_copy(self, message: Message, session: Session, node: str, id: CopyId) -> None:
         self._gathering(node).leave()
         envelope = self._envelope(message, session)
-        if message is self._copied:
-            envelope.id, envelope.reason = self._copied_id, reason_of(message, True)
+        envelope.id, envelope.reason = id, reason_of(message, True)
         self._streams.send(node, envelope, message.data, partial(self._lost, node), session.runtime)
         self._counts.note(node, "sent")
 
@@ -194,9 +192,11 @@ class MemberSending:
     def carry(self, node: str, data: bytes, id: CopyId | None = None) -> None:
         """
         Sends a receipt, an answer or another message of this node to the member that it is for; `id` is that
-        of all copies, if there are several. Never raises.
+        of all copies, if there are several. It leaves after what is gathered: copies keep the order of their
+        ids. Never raises.
         """
         try:
+            self._gathering(node).leave()
             message = recall(data)
             if message.type.lower() == "receipt" and message.from_ == RECEIPT:
                 self.send_receipt(node, message)

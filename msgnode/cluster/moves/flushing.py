@@ -39,10 +39,17 @@ class _Wait(msgspec.Struct, eq=False):
 
 class Acknowledgements:
     """
-    The waits under way. One timer serves all of them, and at each look a member is asked once.
+    The waits under way. One timer serves all of them, and at each look a member is asked once. `decided`
+    fires when what policies decide about now is queued for sessions here.
     """
 
-    def __init__(self, streams: SendingStreams, clock: IReactorTime) -> None:
+    def __init__(
+        self,
+        streams: SendingStreams,
+        clock: IReactorTime,
+        decided: Callable[[], Deferred[None]] = lambda: succeed(None),
+    ) -> None:
+        self._decided = decided
         self._streams = streams
         self._clock = clock
         self._waits: list[_Wait] = []
@@ -51,8 +58,12 @@ class Acknowledgements:
 
     def wait(self, nodes: Iterable[str]) -> Deferred[None]:
         """
-        Fires when these members have acknowledged all that is sent to them until now.
+        Fires when these members have acknowledged all that is sent to them until now, and sessions here have
+        what was for them.
         """
+        return self._decided().addCallback(lambda done: self._wait(nodes))
+
+    def _wait(self, nodes: Iterable[str]) -> Deferred[None]:
         tests = {node: self._streams.unacknowledged(node) for node in nodes}
         tests = {node: test for node, test in tests.items() if test()}
         if not tests:

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from msgnode.cluster.directory.directory import ReplicatedDirectory
 from msgnode.cluster.moves.local_sessions import LocalSessions
 from msgnode.cluster.moves.moves import Moves
-from msgnode.cluster.moves.takes import GONE, REFUSED, TAKEN, UNANSWERED, Outcome
+from msgnode.cluster.moves.takes import GONE, REFUSED, TAKE_SECONDS, TAKEN, UNANSWERED, Outcome
 from msgnode.protocol.close_codes import OVER_CAPACITY, TOKEN_REJECTED, Closing
 from msgnode.sessions.access.open_checks import OpenChecks
 from msgnode.sessions.input_order import InputOrder
@@ -143,11 +143,11 @@ class SessionTaking:
         )
 
     def _ask_all(self, runtime: str, claim: Claim) -> Deferred[Outcome]:
-        def take(nodes: tuple[str, ...]) -> Outcome | Deferred[Outcome]:
-            found = self._moves.take(runtime, msgspec.msgpack.encode(claim), nodes)
+        def take(nodes: tuple[str, ...] | None) -> Outcome | Deferred[Outcome]:
+            found = self._moves.take(runtime, msgspec.msgpack.encode(claim), nodes or ())
             return Outcome(GONE, 1) if found is None else found
 
-        return self._directory.ask(runtime).addCallback(take)
+        return self._directory.ask(runtime, TAKE_SECONDS).addCallback(take)
 
     def _taken(self, outcome: Outcome, runtime: str, claim: Claim, connection: Connection) -> None:
         if outcome.kind == TAKEN:

@@ -196,7 +196,8 @@ def export_messages(
 
 def _export(kept: QueuedMessage, number: int, sessions: Sessions) -> Message:
     ttl = -1.0 if kept.until == FOREVER else max(0.0, kept.until - sessions.now())
-    return Message(number, kept.priority, ttl, sessions.journal.data(kept), is_asked=kept.asker != 0)
+    data = bytes(sessions.journal.data(kept))  # not a subclass, such as that of a message to very many
+    return Message(number, kept.priority, ttl, data, is_asked=kept.asker != 0)
 
 
 def read_state(data: bytes) -> State:

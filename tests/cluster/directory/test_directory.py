@@ -546,9 +546,9 @@ def test_unknown_address_is_asked_for():
     assert a.directory.counts.questions == 1
 
 
-def test_questions_end_in_half_a_second():
+def test_question_to_a_member_that_is_slow_ends_with_the_answers_of_others():
     """
-    The answers that came in time are the result; a member that is lost meanwhile is not waited for.
+    Once a member holds the address, the others are waited for only for half a second.
     """
     cluster, a, b, _ = directories(A, B, C)
     b.bound.add(ONE)
@@ -559,15 +559,61 @@ def test_questions_end_in_half_a_second():
     cluster.run(0.2)
     assert slow.result == (B,)
 
-    lost = a.directory.ask(TWO)
-    cluster.run(0.1)
+
+def test_member_that_is_busy_is_waited_for():
+    """
+    What a member answers after some seconds counts, and others that ask meanwhile get it, too.
+    """
+    cluster, a, _, c = directories(A, B, C)
+    c.bound.add(ONE)
+    cluster.stop(C)
+    first = a.directory.ask(ONE)
+    cluster.run(3)
+    second = a.directory.ask(ONE)
+    assert not first.called
+
+    cluster.resume(C)
+    cluster.run(0.2)
+
+    assert first.result == second.result == (C,)
+
+
+def test_question_that_is_lost_is_asked_again():
+    """
+    A member that did not get the question gets it a little later.
+    """
+    cluster, a, b = directories(A, B)
+    b.bound.add(ONE)
+    asked = a.directory.ask(ONE)
+    cluster.lose_one(A, B)
+    cluster.run(0.3)
+    assert not asked.called
+
+    cluster.run(0.7)
+
+    assert asked.result == (B,)
+
+
+@pytest.mark.parametrize("seconds", [5, 2])
+def test_question_without_an_answer_says_that_nothing_is_known(seconds):
+    """
+    A member that does not answer in time, or is lost meanwhile, may hold the address.
+    """
+    cluster, a, _, _ = directories(A, B, C)
+    cluster.stop(C)
+    slow, lost = a.directory.ask(ONE, seconds), a.directory.ask(TWO, 60)
+    cluster.run(seconds - 0.2)
+    assert not slow.called
+
+    cluster.run(0.8)
     cluster.cut(A, C)
-    assert lost.result == ()
+
+    assert slow.result is lost.result is None
 
 
 def test_questions_are_bounded():
     """
-    Beyond the bound of questions the answer is that nothing is known.
+    Beyond the bound of questions no member is asked.
     """
     cluster, a, b = directories(A, B, limits=DirectoryLimits(questions=2))
     b.bound |= {"x:1", "x:2", "x:3"}
@@ -575,7 +621,7 @@ def test_questions_are_bounded():
     asked = [a.directory.ask(f"x:{number}") for number in (1, 2, 3)]
     cluster.run(0.1)
 
-    assert [found.result for found in asked] == [(B,), (B,), ()]
+    assert [found.result for found in asked] == [(B,), (B,), None]
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,16 @@ class SenderLane:
     def may_number(self) -> bool:
         return self.under_way < self.window and self.next_number < self.floor + self._announced
 
+    @property
+    def is_stuck(self) -> bool:
+        """
+        Must the destination get its oldest entry before it can send more, whatever room others leave it?
+        """
+        if self.probing:
+            return True
+        is_full = self.next_number >= self.floor + self._announced
+        return is_full and bool(self.held) and self.floor not in self.held
+
     def number(self, entry: Entry) -> None:
         """
         Give an entry the next number.

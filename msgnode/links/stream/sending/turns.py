@@ -16,6 +16,7 @@ class Turns:
     The turns of lanes: while a higher one has entries in its queue, each tenth turn is of the oldest entry.
 
     The windows of two lanes alone would share a path equally: what waits in the middle of it has no priority.
+    A lane that is stuck has no turns, and no other lane waits for it.
     """
 
     def __init__(self, lanes: Mapping[int, SenderLane]) -> None:
@@ -28,7 +29,7 @@ class Turns:
         """
         oldest, waits_above = entry.key, False
         for each, lane in self._lanes.items():
-            if lane.queue:
+            if lane.queue and (each == priority or not lane.is_stuck):
                 oldest = min(oldest, lane.queue[0].key)
                 waits_above |= each > priority
         return not waits_above or (self._credit >= OVERTAKING and oldest == entry.key)
@@ -39,7 +40,7 @@ class Turns:
         """
         waits_below = False
         for each, lane in self._lanes.items():
-            if lane.queue and each != priority:
+            if lane.queue and each != priority and not lane.is_stuck:
                 if each > priority:
                     self._credit = max(0, self._credit - OVERTAKING)
                     return
