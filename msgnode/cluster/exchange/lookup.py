@@ -56,8 +56,8 @@ class MemberLookup:
 
     def _moving_to(self, address: str) -> tuple[str, ...]:
         """
-        The member that has the session now which is found here by its name. As for its other addresses, both
-        get what clients here send; else a message to its name would come after a later publication.
+        The member that has the session now which is found here by its name. It gets what clients here send;
+        else a message to its name would come after a later publication.
         """
         found = self._resolve(address)
         if len(found) == 1 and found[0].sid in self._released:
