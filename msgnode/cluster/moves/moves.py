@@ -437,6 +437,7 @@ class Moves:
     def _arrived(self, node: str, statement: Offer | State | Messages | Fragment | End) -> None:
         arrivals = self._arrivals
         if isinstance(statement, Offer):
+            self._takes.offered(statement.name)
             arrivals.offered(node, statement)
         elif isinstance(statement, State):
             arrivals.state(node, statement)

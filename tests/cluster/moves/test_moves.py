@@ -174,6 +174,23 @@ def test_holder_that_is_killed_while_it_hands_over_goes_on():
             assert client.faults == []
 
 
+def test_slow_holder_is_waited_for_while_it_hands_over():
+    """
+    A client waits longer than two seconds for a session that its holder hands over, but with pauses.
+    """
+    world, client = opened()
+    client.connect(B)
+    for _ in range(4):
+        world.run(0.002)
+        world.stop(A)
+        world.run(1.5)
+        world.resume(A)
+
+    world.run(1)
+
+    assert client.recovered == [False, True]
+
+
 def test_holder_that_hands_over_and_ends_does_not_have_to_answer():
     """
     A client that asks for a session while its holder hands it over to a third member, and ends before it
