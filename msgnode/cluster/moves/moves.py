@@ -415,24 +415,25 @@ class Moves:
         self._let_go(name)
         if isinstance(statement, Got) and statement.ended:
             self.counts.ended += 1
-            if self._holder.generation(name) is None:
-                self._directory.let_go(name)
             left = [each for each in self._by_name.get(name, ()) if each is not handover]
             if left:
                 self._by_name[name] = left
-            else:
-                self._by_name.pop(name, None)
+                return
+            self._by_name.pop(name, None)
+            if self._holder.generation(name) is None and name not in self._releasing:
+                self._directory.let_go(name)
 
     def _let_go(self, name: str) -> None:
         """
-        Leave the directory once the new holder is in it: until then this node is the one that can be found.
+        Leave the directory once the holder of the newest release is in it: until then this node is the one
+        that can be found.
         """
-        if self._holder.generation(name) is not None:
+        handovers = self._by_name.get(name)
+        if not handovers or self._holder.generation(name) is not None or name in self._releasing:
             return
-        holders = self._directory.other_holders(name)
-        for handover in self._by_name.get(name, ()):
-            if handover.is_imported and holders and holders[-1][0] >= handover.release.generation:
-                self._directory.let_go(name)
+        holders, newest = self._directory.other_holders(name), handovers[-1]
+        if newest.is_imported and holders and holders[-1][0] >= newest.release.generation:
+            self._directory.let_go(name)
 
     def _arrived(self, node: str, statement: Offer | State | Messages | Fragment | End) -> None:
         arrivals = self._arrivals
