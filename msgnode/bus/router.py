@@ -38,7 +38,7 @@ from msgnode.sessions.history.refusals import RefusalRing
 from msgnode.sessions.limits.disk_watermark import Watermark
 from msgnode.sessions.limits.memory_budget import Budget, binding_size
 from msgnode.sessions.persistence import SessionStore
-from msgnode.sessions.routing import LEARNED, OWNED
+from msgnode.sessions.routing import LEARNED, OWNED, RUNTIMES
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
 from msgnode.transport.cork import corked
@@ -237,9 +237,10 @@ class Router:
         recipients: tuple[Session, ...],
     ) -> Reply:
         """
-        Sends the message to the nodes that hold its address, one copy each, and delivers it here.
+        Sends the message to the nodes that hold its address, one copy each, and delivers it here. What is for
+        the name of a session that is leaving goes to its new node only, as from any other node.
         """
-        if not recipients and len(nodes) == 1:
+        if len(nodes) == 1 and (not recipients or str(message.to).startswith(RUNTIMES)):
             cluster.send(message, session, nodes[0])
             return None
         reached = cluster.send_copies(message, session, nodes)

@@ -44,6 +44,11 @@ class MemberDirectory(Directory, Protocol):
         The other members that hold this very address. One dict access.
         """
 
+    def newer_holder(self, name: str, generation: int) -> str:
+        """
+        The other member that holds the session with this generation or a higher one; "" if none does.
+        """
+
     def is_suspected(self, node: str) -> bool:
         """
         Was nothing heard of the member for a while?

@@ -308,7 +308,7 @@ def test_holder_that_stood_still_reads_nothing_for_sessions_that_moved(interpret
 def test_move_under_load(whole: Cluster) -> None:
     """
     A client that goes from node to node while two others send to it, to two of its addresses, loses nothing,
-    gets nothing twice, and what one sender has sent to one address in order.
+    gets nothing twice, and what one sender has sent in order.
     """
     ann, eve = opened("load-ann", whole.nodes[2]), opened("load-eve", whole.nodes[0])
     bob = opened("load-bob", whole.nodes[0])
@@ -342,12 +342,7 @@ def test_move_under_load(whole: Cluster) -> None:
     bob.read(0.1)
     for sender, count in sent.items():
         assert count > 100
-        got = [m["body"]["n"] for m in bob.got if m["from"] == sender]
-        assert sorted(got) == list(range(count))
-        assert [each for n in (0, 1) for each in got if each % 2 == n] == [
-            *range(0, count, 2),
-            *range(1, count, 2),
-        ]
+        assert [m["body"]["n"] for m in bob.got if m["from"] == sender] == list(range(count))
 
 
 def test_node_that_is_stopped_hands_its_sessions_over(cluster: Cluster) -> None:

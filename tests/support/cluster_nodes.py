@@ -60,6 +60,9 @@ class DirectoryView:
     def holders(self, address: str) -> tuple[str, ...]:
         return () if address in self._shared.hidden else tuple(self._shared.find(address, self._node))
 
+    def newer_holder(self, name: str, generation: int) -> str:
+        return next(iter(self.holders(name)), "")
+
     def shared(self, address: str) -> tuple[str, ...]:
         return tuple(each for each in self._shared.held.get(address, ()) if each != self._node)
 

@@ -147,6 +147,13 @@ class ReplicatedDirectory:
         holders = self.table.sessions(name)
         return holders[-1][0] if holders else ""
 
+    def newer_holder(self, name: str, generation: int) -> str:
+        """
+        The other member that holds the session with this generation or a higher one; "" if none does.
+        """
+        holders = self.table.sessions(name)
+        return holders[-1][0] if holders and holders[-1][1].generation >= generation else ""
+
     def token_holder(self, token_hash: bytes) -> str:
         """
         The other member that holds the session with this token, by its hash; "" if none is known to.

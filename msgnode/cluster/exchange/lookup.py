@@ -56,13 +56,16 @@ class MemberLookup:
 
     def _moving_to(self, address: str) -> tuple[str, ...]:
         """
-        The member that has the session now which is found here by its name. As for its other addresses, both
-        get what clients here send; else a message to its name would come after a later publication.
+        The member that has the session now which is found here by its name. It gets what clients here send;
+        else a message to its name would come after a later publication. An earlier holder does not count.
         """
         found = self._resolve(address)
-        if len(found) == 1 and found[0].sid in self._released:
-            return self._directory.holders(address)
-        return ()
+        if len(found) != 1 or found[0].sid not in self._released:
+            return ()
+        session = found[0]
+        generation = session.move.generation if session.move is not None else 0
+        node = self._directory.newer_holder(session.runtime, generation)
+        return (node,) if node else ()
 
     def is_own(self, address: str) -> bool:
         """

@@ -22,8 +22,9 @@ from msgnode.cluster.moves.arrivals import Arrivals
 from msgnode.cluster.moves.departures import Departures
 from msgnode.cluster.moves.flushing import Flushing
 from msgnode.cluster.moves.handover import Handover
+from msgnode.cluster.moves.returns import Returns
 from msgnode.cluster.moves.session_holder import Release, SessionHolder
-from msgnode.cluster.moves.takes import NOT_HERE, TAKEN, Outcome, Takes
+from msgnode.cluster.moves.takes import GONE, NOT_HERE, TAKEN, Outcome, Takes
 from msgnode.cluster.moves.wire import (
     HEAD_BYTES,
     PART_BYTES,
@@ -129,6 +130,7 @@ class Moves:
         self._takes = Takes(
             members.node, clock, self._reply, most, self._took, self._leaves_to, self._newest_holder
         )
+        self._returns = Returns(clock)
         self._arrivals = Arrivals(members.node, holder, self._reply, self._imported, most, settled)
         self._logged: set[str] = set()
         self.introduction = Introduction("", True)  # of this node, to members
@@ -149,6 +151,7 @@ class Moves:
             if call is not None:
                 call.cancel()
         self._turn_call = self._tick_call = None
+        self._returns.stop()
         self._takes.stop()
         self.flushing.stop()
 
@@ -188,8 +191,21 @@ class Moves:
     def take(self, name: str, claim: bytes, found: tuple[str, ...] = ()) -> Deferred[Outcome] | None:
         """
         Ask for a session that a client has opened here; None if no other member is known to hold it. `found`
-        are members that said so when they were asked. The result comes after 2 s at most, and never fails.
+        are members that said so when they were asked. The result comes after 2 s without a sign of the
+        holder, 10 at most, and one more if the session is being handed over from here; it never fails.
         """
+        leaving = self._by_name.get(name, ())
+        if any(not each.only_waits and self._departures(each.release.to).is_up for each in leaving):
+            return self._returns.wait(name).addCallback(lambda done: self._take_back(name, claim, found))
+        return self._take(name, claim, found)
+
+    def _take_back(self, name: str, claim: bytes, found: tuple[str, ...]) -> Outcome | Deferred[Outcome]:
+        generation = self._holder.generation(name)
+        if generation is not None:
+            return Outcome(TAKEN, generation)
+        return self._take(name, claim, found) or Outcome(GONE, 1)
+
+    def _take(self, name: str, claim: bytes, found: tuple[str, ...]) -> Deferred[Outcome] | None:
         holder = self._newest_holder(name, found)
         if holder is None:
             return None
@@ -415,28 +431,31 @@ class Moves:
         self._let_go(name)
         if isinstance(statement, Got) and statement.ended:
             self.counts.ended += 1
-            if self._holder.generation(name) is None:
-                self._directory.let_go(name)
             left = [each for each in self._by_name.get(name, ()) if each is not handover]
             if left:
                 self._by_name[name] = left
-            else:
-                self._by_name.pop(name, None)
+                return
+            self._by_name.pop(name, None)
+            self._returns.over(name)
+            if self._holder.generation(name) is None and name not in self._releasing:
+                self._directory.let_go(name)
 
     def _let_go(self, name: str) -> None:
         """
-        Leave the directory once the new holder is in it: until then this node is the one that can be found.
+        Leave the directory once the holder of the newest release is in it: until then this node is the one
+        that can be found.
         """
-        if self._holder.generation(name) is not None:
+        handovers = self._by_name.get(name)
+        if not handovers or self._holder.generation(name) is not None or name in self._releasing:
             return
-        holders = self._directory.other_holders(name)
-        for handover in self._by_name.get(name, ()):
-            if handover.is_imported and holders and holders[-1][0] >= handover.release.generation:
-                self._directory.let_go(name)
+        holders, newest = self._directory.other_holders(name), handovers[-1]
+        if newest.is_imported and holders and holders[-1][0] >= newest.release.generation:
+            self._directory.let_go(name)
 
     def _arrived(self, node: str, statement: Offer | State | Messages | Fragment | End) -> None:
         arrivals = self._arrivals
         if isinstance(statement, Offer):
+            self._takes.offered(statement.name)
             arrivals.offered(node, statement)
         elif isinstance(statement, State):
             arrivals.state(node, statement)

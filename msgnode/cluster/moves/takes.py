@@ -11,7 +11,8 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from msgnode.cluster.moves.wire import Answer, AnyStatement, Take
 from msgnode.structures.timeouts import Timeouts
 
-TAKE_SECONDS = 2.0
+TAKE_SECONDS = 2.0  # without a sign of the holder
+MOST_SECONDS = 10.0  # with signs of it
 RETRY_SECONDS = 0.1
 NOT_HERE = 404
 
@@ -108,10 +109,27 @@ class Takes:
         if answer.code and not is_early:
             kind = GONE if answer.code == NOT_HERE else REFUSED
             self._finish(answer.id, Outcome(kind, request.generation, answer.code, answer.reason))
-        elif answer.node != self._node:  # else it is on its way
+            return
+        self._wait_longer(answer.id)
+        if answer.node != self._node:  # else it is on its way
             request.node = answer.node or of
             _cancel(request.again)
             request.again = self._clock.callLater(RETRY_SECONDS, self._ask, answer.id)
+
+    def offered(self, name: str) -> None:
+        """
+        A member hands the session over to this node.
+        """
+        id = self._ids.get(name)
+        if id is not None:
+            self._wait_longer(id)
+
+    def _wait_longer(self, id: int) -> None:
+        """
+        The holder is there, but slow: if the session began again here, what it still has would come late.
+        """
+        if self._clock.seconds() + TAKE_SECONDS <= self._by_id[id].began + MOST_SECONDS:
+            self._timeouts.start(id)
 
     def imported(self, name: str, generation: int) -> None:
         """

@@ -134,6 +134,21 @@ def test_session_tells_token_hash_and_generation():
     assert c.directory.holders(RUNTIME) == (A,)
 
 
+def test_earlier_holder_of_a_session_is_no_newer_one():
+    """
+    A node that lets a session go finds the member that has it since, and none that had it before.
+    """
+    cluster, a, b, c = directories(A, B, C)
+    a.open(RUNTIME, generation=5)
+    cluster.run(0.1)
+    before = c.directory.newer_holder(RUNTIME, 6)
+
+    b.open(RUNTIME, generation=6)
+    cluster.run(0.1)
+
+    assert ("", B) == (before, c.directory.newer_holder(RUNTIME, 6))
+
+
 def test_session_is_found_by_its_token():
     """
     A token's hash leads to the member with the session, also after a move, until the session ends.

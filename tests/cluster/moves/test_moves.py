@@ -3,7 +3,8 @@ Moves of sessions between members: with what waits for them, once and in order, 
 that two members hold.
 """
 
-from tests.support.cluster_moves import NAMES, A, B, C, World
+from tests.support.cluster_members import MemoryCluster
+from tests.support.cluster_moves import NAMES, A, B, C, QuickNode, World
 
 S = "hyperty-runtime://example.com/s"
 
@@ -172,6 +173,23 @@ def test_holder_that_is_killed_while_it_hands_over_goes_on():
             assert world.holders(S) == [B], (killed, after)
             assert sorted(client.got) == sorted(world.published[S]), (killed, after)
             assert client.faults == []
+
+
+def test_slow_holder_is_waited_for_while_it_hands_over():
+    """
+    A client waits longer than two seconds for a session that its holder hands over, but with pauses.
+    """
+    world, client = opened()
+    client.connect(B)
+    for _ in range(4):
+        world.run(0.002)
+        world.stop(A)
+        world.run(1.5)
+        world.resume(A)
+
+    world.run(1)
+
+    assert client.recovered == [False, True]
 
 
 def test_holder_that_hands_over_and_ends_does_not_have_to_answer():
@@ -385,3 +403,47 @@ def test_malformed_statements_change_nothing():
 
     assert moves.counts.malformed == 4
     assert client.is_open
+
+
+class OpenNode(QuickNode):
+    """
+    A node whose handovers end when it is told so. It is `in_directory` until it leaves that.
+    """
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.may_end = False
+        self.in_directory = True
+
+    def seal(self, release):
+        return self.may_end and super().seal(release)
+
+    def let_go(self, name):
+        self.in_directory = False
+
+
+def test_holder_is_found_until_its_newest_release_is_elsewhere():
+    """
+    A node that handed a session over, got it back, and hands it over again stays in the directory when the
+    first handover ends, for the second one has not come to its new holder.
+    """
+    cluster, nodes = MemoryCluster(), {}
+    first, second, third = (OpenNode(cluster, nodes, name) for name in NAMES)
+    cluster.connect()
+    first.sessions[S] = 1
+    for node in (second, first):
+        node.moves.take(S, b"")
+        cluster.run(1.5)
+    third.moves.take(S, b"")
+    cluster.clock.advance(0.001)
+    cluster.stop(C)
+    first.in_directory = first.may_end = True
+
+    first.moves.more(S)
+    cluster.run(0.1)
+
+    assert first.moves.under_way[2] == 1
+    assert first.in_directory
+    cluster.resume(C)
+    cluster.run(0.1)
+    assert not first.in_directory

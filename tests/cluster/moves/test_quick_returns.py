@@ -90,7 +90,7 @@ def test_name_is_that_of_the_last_to_leave_after_a_restart(tmp_path: Path) -> No
     world.publish(C, S, 1)
     for name in (B, A, B):
         client.connect(name)
-        world.run(0.1)
+        world.run(1.3)
 
     world.kill(A)
     world.start(A)
@@ -138,3 +138,25 @@ def test_message_with_one_recipient_has_no_copies(tmp_path: Path) -> None:
 
     assert session is not None
     assert [False, True] == [kept.copy is not None for kept in session.mailbox.waiting_messages()]
+
+
+def test_sender_keeps_its_order_when_a_client_comes_back_at_once(tmp_path: Path) -> None:
+    """
+    Publications and messages by name of one sender come in order to a client that goes to another node and
+    back, although what the sender's node sent to the first one comes late.
+    """
+    world = DurableWorld(tmp_path)
+    client = world.client(S)
+    client.connect(A)
+    world.run(1)
+    world.slow.add((C, A))
+    for name in (B, A):
+        client.connect(name)
+        for _ in range(10):
+            world.publish(C, S, 2)
+            world.run(0.01)
+    world.slow.clear()
+
+    world.heal()
+
+    assert world.published[S] == client.got
