@@ -46,6 +46,7 @@ from msgnode.bus.responders.subscriptions import Subscription
 from msgnode.bus.router import Router
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.bus.session_merge import SessionMerge
+from msgnode.cluster.member_requests import MemberRequests
 from msgnode.cluster.operator_requests import OperatorRequests
 from msgnode.cluster.relay.member_relay import MemberRelay
 from msgnode.cluster.relay.relay import Serve, not_served
@@ -145,6 +146,7 @@ class Node:
         self.logins: Logins | None = None  # None: no identity responder is on
         self.cluster_status: ClusterStatus | None = None  # None: the node is alone in its domain
         self.operator_requests = OperatorRequests(f"mn://{config.domain}/{config.node}", clock)
+        self.member_requests: MemberRequests | None = None  # None: as above
         self.member_relay: MemberRelay | None = None  # None: as above
         self.serve_relayed: Serve = not_served  # the HTTP requests that other members relay
         self.data_plane = data_plane

@@ -102,6 +102,13 @@ class MemberRequests:
         self._number = 0
         self._logged: set[str] = set()
 
+    @property
+    def up(self) -> list[str]:
+        """
+        The other members that are up.
+        """
+        return list(self._members.up())
+
     def offer(self, subject: str, handler: Handler) -> None:
         """
         Answer the requests about `subject`, each with the member that asks and the content. A handler refuses

@@ -131,6 +131,7 @@ class OperatorRequests:
 
     def __init__(self, node: str, clock: IReactorTime) -> None:
         self.node = node
+        self.on_up: list[Callable[[str], object]] = []  # called with each other node that comes up
         self._clock = clock
         self._requests: MemberRequests | None = None
         self._known: Callable[[], Iterable[str]] = tuple
@@ -145,6 +146,11 @@ class OperatorRequests:
         self._requests, self._known = requests, known
         requests.offer(VERB, self._take)
         requests.offer(REST, self._take_rest)
+        requests.on_up.append(self._up)
+
+    def _up(self, node: str) -> None:
+        for call in self.on_up:
+            call(node)
 
     def offer(self, verb: str, handler: Handler, *roles: str) -> None:
         """

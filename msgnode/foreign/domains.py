@@ -4,7 +4,7 @@ The other domains as the bus sees them: those over links, and those that a stub 
 A domain that is linked, or could be, is never reached by a stub.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
 from typing import Any
@@ -51,6 +51,8 @@ class StubDomains:
         self._traffic_recorder = traffic_recorder
         self._domains: dict[str, ForeignDomain] = {}
         self._is_stopped = False
+        # Called with a domain, and the addresses there of sessions that came from another member.
+        self.moved_here: Callable[[str, list[str]], None] = lambda domain, addresses: None
         self._sweeping = LoopingCall(self._sweep)
         self._sweeping.clock = around.clock
 
@@ -102,6 +104,7 @@ class StubDomains:
             if len(self._domains) >= self._around.options.max_domains:
                 self._make_room()
             found = ForeignDomain(name, self._node, self.names, self._around, self._traffic_recorder)
+            found.subscriptions.moved_here = lambda addresses: self.moved_here(name, addresses)
             self._domains[name] = found
         return found
 

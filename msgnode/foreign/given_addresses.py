@@ -132,4 +132,4 @@ class GivenAddresses:
         """
         if address in self._allocations:
             self._subscriptions.given_back(address, session)
-            self._allocations.unbound(address)
+            self._allocations.unbound(address, session)

@@ -87,6 +87,8 @@ class ForeignStubs:
         self._node = node
         self._around = around
         self._traffic_recorder = traffic_recorder
+        # Called with a domain, and the addresses there of sessions that came from another member.
+        self.moved_here: Callable[[str, list[str]], None] = lambda domain, addresses: None
         self._links: ForeignDomains | None = None
         self._connectors: dict[str, ConnectorStub] = {}
         self.domains: StubDomains | None = None
@@ -110,6 +112,7 @@ class ForeignStubs:
         is_on, domains = self._node.config.foreign.accept != "none", self.domains
         if is_on and domains is None:
             made = StubDomains(self._node, self._around, self._traffic_recorder, self._links)
+            made.moved_here = lambda domain, addresses: self.moved_here(domain, addresses)
             self.domains = made
             made.start()
             self._node.federate(made)

@@ -81,6 +81,8 @@ class Subscriptions:
         self._is_up = False
         self._again: IDelayedCall | None = None
         self.observed = 0  # addresses that clients here listen to
+        # Called with addresses that are subscribed now, from which sessions of other members send.
+        self.moved_here: Callable[[list[str]], None] = lambda addresses: None
 
     def __len__(self) -> int:
         return len(self._addresses)
@@ -118,6 +120,17 @@ class Subscriptions:
             self._remove(session, found.senders, found)
             if not found.senders and not found.observers:
                 del self._addresses[address]
+
+    def moved_away(self, addresses: Iterable[str]) -> None:
+        """
+        Another member has subscribed these addresses for sessions that have moved there.
+        """
+        known = [address for address in addresses if address in self._addresses]
+        for address in known:
+            found = self._addresses[address]
+            for session in [each for each in found.senders if each.ended or each.has_left]:
+                self._remove(session, found.senders, found)
+        self._drop_unused(known)
 
     def is_decided(self, address: str) -> bool:
         found = self._addresses.get(address)
@@ -353,6 +366,13 @@ class Subscriptions:
                     self._remove(session, found.observers, found)
         self._decided(decided)
         self._drop_unused(decided)
+        moved = [address for address in decided if self._is_of_moved(address)] if why is None else []
+        if moved:
+            self.moved_here(moved)
+
+    def _is_of_moved(self, address: str) -> bool:
+        found = self._addresses.get(address)
+        return found is not None and any(session.is_moved for session in found.senders)
 
     def _ask_each(self, addresses: list[str]) -> None:
         for address in addresses:

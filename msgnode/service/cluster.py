@@ -155,6 +155,7 @@ class Cluster(MultiService):
         self._channel = channel
         self.requests = channel.listener = MemberRequests(channel, clock)
         self._moving = channels.make(b"m")
+        node.member_requests = self.requests
         node.operator_requests.join(self.requests, self._known)
         self.relay = ClusterRelay(
             node, channels, self.requests, members.up, self._away, self.directory, clock

@@ -59,7 +59,8 @@ class ClusterSessions:
         options = node.config.cluster
         self.local.most_late, self.local.copies.most = options.moving_sessions, options.moving_copies
         self._acknowledgements = Acknowledgements(streams, reactor, node.fanout.decided)
-        flushing = Flushing(channel, reactor, self._acknowledgements.wait, self._expected, missing)
+        acknowledged, owes = self._acknowledgements.wait, self._acknowledgements.is_owed
+        flushing = Flushing(channel, reactor, acknowledged, self._expected, missing, owes)
         self.moves = Moves(
             channel,
             self.local,

@@ -16,6 +16,7 @@ from msgnode.foreign.connector import ConnectorStub
 from msgnode.foreign.fetch.code_store import CodeStore
 from msgnode.foreign.fetch.fetcher import StubFetcher
 from msgnode.foreign.lifecycle.stub_host import StubEvents, StubHost, StubStart
+from msgnode.foreign.moved_senders import MovedSenders
 from msgnode.foreign.proxy.guard import AddressGuard, leads_here
 from msgnode.foreign.proxy.resolver import OTHERS, BoundedResolver
 from msgnode.foreign.sandbox.hosts import DenoHosts, DenoMissing, find_deno
@@ -57,6 +58,8 @@ class Foreign(Service):
     def startService(self) -> None:
         super().startService()
         self.stubs.start(self._node.router.foreign)
+        if self._node.member_requests is not None:
+            MovedSenders(self._node.member_requests, self.stubs)
 
     def stopService(self) -> Deferred[Any]:
         super().stopService()

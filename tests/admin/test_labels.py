@@ -9,7 +9,7 @@ from msgnode.admin.api.endpoint import Call
 from msgnode.cluster.operator_requests import Operator
 from msgnode.protocol.errors import Rejected
 from tests.support.admin_case import REASON, A, AdminCase, B, C, url
-from tests.support.admin_cluster import ClusterCase
+from tests.support.admin_cluster import THERE, ClusterCase
 from tests.support.dashboard_case import DashboardCase
 from tests.support.network import Network
 
@@ -91,7 +91,7 @@ class LabelTests(AdminCase):
             answer = self.request("POST", f"sessions/{url(A)}/labels", body)
             self.assertRefused(answer, 400, "labels: ")
         answer = self.request("POST", "sessions/nobody/labels", {"labels": ["x"], "reason": REASON})
-        self.assertRefused(answer, 400, "expected a runtimeURL")
+        self.assertRefused(answer, 400, "runtime: expected a runtimeURL such as")
 
     def test_an_operator_sets_labels_and_a_viewer_reads_them(self) -> None:
         """
@@ -137,3 +137,30 @@ class ClusterLabelTests(ClusterCase):
         for found in self.get("labels?node=all")["nodes"].values():
             self.assertEqual([C], [row["runtime"] for row in found["labels"]])
         self.assertEqual(["canary"], self.get(f"sessions/{url(C)}")["session"]["labels"])
+
+    def relabel(self, *labels: str) -> None:
+        """
+        The second node is away when labels are set at the first one, and comes back.
+        """
+        self.cluster.kill(THERE)
+        self.request("POST", f"sessions/{url(C)}/labels", {"reason": REASON, "labels": list(labels)})
+        self.join(self.other, THERE)
+        self.cluster.connect()
+        for _ in range(5):
+            self.net.advance(0.1)
+
+    def test_a_node_that_comes_later_gets_the_labels(self) -> None:
+        """
+        Those that were set, changed or removed while it was away; it writes them to its disk.
+        """
+        for network in (self.net, self.other):
+            for service in network.operations.services():
+                if not service.running:
+                    service.startService()
+                    self.addCleanup(service.stopService)
+        labels = self.other.operations.inspector.labels
+        for wanted in (["canary"], ["ticket:1"], []):
+            self.relabel(*wanted)
+
+            self.assertEqual(wanted, labels(C))
+        self.assertEqual([], self.get("labels")["labels"])

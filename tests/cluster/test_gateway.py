@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from msgnode.protocol.close_codes import SUPERSEDED
+from msgnode.sessions.persistence import SessionMove
 from tests.support.cluster_nodes import MemoryCluster
 from tests.support.policy_case import rule
 
@@ -143,3 +145,30 @@ def test_other_domain_is_away(cluster: MemoryCluster) -> None:
 
     assert 1 == len(bob.take())
     assert [202] == codes(ann.take())
+
+
+def test_address_of_another_domain_outlives_the_move_of_its_session(cluster: MemoryCluster) -> None:
+    """
+    The node that got it keeps it while another member holds it, and then gives it back.
+    """
+    service = f"domain://msg-node.{B}/hyperty-address-allocation"
+    far(cluster).use(rule("permit", {"msgTo": {"equals": service}, "peer.domain": {"equals": "a.example"}}))
+    node, ann = cluster["n1"].node, cluster["n1"].client("ann")
+    ann.request(service, body={"value": {"number": 1}})
+    cluster.flow()
+    [address] = ann.take()[0]["body"]["value"]["allocated"]
+    session = node.sessions.get(ann.runtime)
+    assert session is not None
+    session.move = SessionMove(to=cluster["n2"].name)
+    cluster.directory.held[address] = {cluster["n2"].name: None}
+
+    node.sessions.release(session, SUPERSEDED)
+    node.sessions.forget_released(session)
+    found = []
+    for holders in ({cluster["n2"].name: None}, {}):
+        cluster.directory.held[address] = holders
+        cluster.clock.advance(6)
+        cluster.flow()
+        found.append(bool(far(cluster).node.routes.resolve(address)))
+
+    assert found == [True, False]

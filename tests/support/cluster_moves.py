@@ -15,7 +15,7 @@ from msgnode.cluster.channels import Channels
 from msgnode.cluster.directory.directory import ReplicatedDirectory
 from msgnode.cluster.moves.moves import MAX_MOVES, Moves
 from msgnode.cluster.moves.session_holder import Release
-from msgnode.cluster.moves.takes import REFUSED, TAKEN
+from msgnode.cluster.moves.takes import REFUSED, TAKE_SECONDS, TAKEN
 from msgnode.structures.time_slices import Slices
 from tests.support.cluster_members import MemoryCluster
 
@@ -299,13 +299,13 @@ class MoveNode:
         if session in self.now.sessions:
             self.attach(session, connection, epoch, received)
             return
-        asked = self.directory.ask(session)
+        asked = self.directory.ask(session, TAKE_SECONDS)
         asked.addCallback(self.look_for, session, connection, epoch, received)
 
     def look_for(self, found, session, connection, epoch, received):
         if not self.alive:
             return
-        taken = self.moves.take(session, b"token", found)
+        taken = self.moves.take(session, b"token", found or ())
         if taken is None:
             self.begin(session, 1, connection, epoch, received)
         else:

@@ -46,6 +46,11 @@ def refusals(view: View, is_followed: bool, code: str, session: str, limit: int)
       msgnode admin refusals --columns time,code,reason,session,to
       msgnode admin refusals --follow --json | jq .text
     """
+    unknown = [key for key in view.columns if key not in COLUMNS]
+    if unknown:
+        view.client.console.stop(
+            f"--columns: there is no {unknown[0]!r}; there are {', '.join(COLUMNS)}", USAGE
+        )
     query = [("code", code), ("session", session)]
     if is_followed:
         _follow(view, query)
@@ -67,11 +72,6 @@ def refusals(view: View, is_followed: bool, code: str, session: str, limit: int)
 def _follow(view: View, query: list[tuple[str, str]]) -> None:
     if not view.is_plain:
         raise click.UsageError("--follow goes with neither --watch nor --node.")
-    unknown = [key for key in view.columns if key not in COLUMNS]
-    if unknown:
-        view.client.console.stop(
-            f"--columns: there is no {unknown[0]!r}; there are {', '.join(COLUMNS)}", USAGE
-        )
 
     def show(kind: str, event: dict[str, Any]) -> None:
         if view.has_columns:

@@ -63,6 +63,12 @@ class Acknowledgements:
         """
         return self._decided().addCallback(lambda done: self._wait(nodes))
 
+    def is_owed(self, node: str) -> bool:
+        """
+        Has this node not acknowledged all that is sent to it until now?
+        """
+        return self._streams.unacknowledged(node)()
+
     def _wait(self, nodes: Iterable[str]) -> Deferred[None]:
         tests = {node: self._streams.unacknowledged(node) for node in nodes}
         tests = {node: test for node, test in tests.items() if test()}
@@ -115,7 +121,8 @@ class Flushing:
     The questions of this node to all members, and theirs to it. One question is under way at a time: those
     who come meanwhile wait for the next. `acknowledged` fires when all that this node has sent to some
     members is acknowledged; `expected` are members without a link that will have one soon, or are not up any
-    more since a moment. `send` sends a statement to a member.
+    more since a moment. `owes`: has this node sent a node something that is not acknowledged? `send` sends a
+    statement to a member.
 
     Members that are `away` will be back later. Nothing waits for them, but what they have sent is late.
     """
@@ -127,10 +134,12 @@ class Flushing:
         acknowledged: Callable[[Iterable[str]], Deferred[None]] = lambda nodes: succeed(None),
         expected: Callable[[], Iterable[str]] = tuple,
         away: Callable[[], Iterable[str]] = tuple,
+        owes: Callable[[str], bool] = lambda node: False,
     ) -> None:
         self.is_slow = False  # was a member late the last time that is not away?
         self._expected = expected
         self._away = away
+        self._owes = owes
         self.send: Callable[[str, AnyStatement], None] = lambda node, statement: None
         self.timeouts = 0
         self._members = members
@@ -219,12 +228,13 @@ class Flushing:
 
     def asked(self, node: str, flush: Flush) -> None:
         """
-        A member asks this node.
+        A member asks this node. What is for nodes without a link is late; it is not waited for.
         """
-        own, up = self._members.node, set(self._members.up())
-        nodes = [each for each in {node, *flush.nodes} if each != own and each in up]
-        done = self._in_time(self._acknowledged(nodes), FLUSH_SECONDS)
-        done.addCallback(lambda is_late: self.send(node, Flushed(flush.id, is_late)))
+        others = {node, *flush.nodes} - {self._members.node}
+        reached = others.intersection(self._members.up())
+        owes = any(self._owes(each) for each in others - reached)
+        done = self._in_time(self._acknowledged(reached), FLUSH_SECONDS)
+        done.addCallback(lambda is_late: self.send(node, Flushed(flush.id, is_late or owes)))
 
     def stop(self) -> None:
         self._next = []

@@ -29,6 +29,7 @@ MAX_REQUESTED = 10_000  # requests that other domains have not answered; fewer w
 UNIT_CHILDREN = 8  # names of children, which cost about as much as the rest of what is kept of a request
 UNIT_ADDRESSES = 8  # that are given back by one request
 BUSY = (429, 503, 504, 507)  # codes of a domain that takes the same request later
+LOOK_SECONDS = 5.0  # between two looks whether another member holds the addresses of sessions that have left
 MAX_AT_ONCE = 1000  # addresses in one request, or given back by one message
 TOO_LATE = "its answer came too late, and is void"
 _CHILD = "/children/"
@@ -116,6 +117,8 @@ class Allocations:
         self._deleted: FairTable[bytes, Deleted] = FairTable(MAX_REQUESTED)  # deletes that are not answered
         self._number = 0  # of the last request of the node itself
         self._sending: IDelayedCall | None = None
+        self._left: dict[str, None] = {}  # those of sessions that have gone to other members
+        self._looking: IDelayedCall | None = None
 
     def __len__(self) -> int:
         return len(self._held)
@@ -314,10 +317,38 @@ class Allocations:
 
     # -- the way back ------------------------------------------------------------------
 
-    def unbound(self, address: str) -> None:
+    def unbound(self, address: str, session: Session) -> None:
         """
-        A session is no longer bound to the address: if it was allocated elsewhere, it is given back.
+        A session is no longer bound to the address: if it was allocated elsewhere, it is given back. If the
+        session has gone to another member, this node keeps the address as long as any member holds it.
         """
+        if session.has_left and address in self._held:
+            self._left[address] = None
+            self._look_later()
+        else:
+            self._forget(address)
+
+    def _look_later(self) -> None:
+        if self._left and self._looking is None:
+            self._looking = self._clock.callLater(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """
+        Gives back what no session of the domain is bound to any more, and looks at the rest again.
+        """
+        self._looking = None
+        cluster = self._node.router.cluster
+        for address in list(islice(self._left, ADDRESSES)):
+            del self._left[address]
+            if self._node.routes.resolve(address):
+                continue  # the session has come back
+            if cluster is not None and cluster.holders(address, False):
+                self._left[address] = None
+            else:
+                self._forget(address)
+        self._look_later()
+
+    def _forget(self, address: str) -> None:
         service = self._held.pop(address, None)
         if service is not None:
             self._children.pop(address, None)
@@ -411,8 +442,9 @@ class Allocations:
                 yield
 
     def stop(self) -> None:
-        if self._sending is not None and self._sending.active():
-            self._sending.cancel()
+        for call in (self._sending, self._looking):
+            if call is not None and call.active():
+                call.cancel()
 
 
 def _wanted(message: Message) -> tuple[int, list[str]]:

@@ -469,7 +469,7 @@ class Exchange:
     def unbound(self, address: str, session: Session) -> None:
         if not session.is_node:
             self.upstream.unbound(address, session)
-            self.allocations.unbound(address)
+            self.allocations.unbound(address, session)
 
     def _routes_lost(self, nodes: Set[str]) -> None:
         self._node.slices.work(self._tell_that_they_wait(nodes))

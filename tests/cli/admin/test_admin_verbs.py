@@ -180,6 +180,7 @@ class EventTests(AdminCommandCase):
         self.assertEqual(["403", "not-your-address"], self.shown("refusals", *wanted).split()[:2])
         for words in (
             ("--columns", "colour"),
+            ("--code", "599", "--columns", "colour"),  # there is none of these
             ("--follow", "--columns", "colour"),
             ("--follow", "--node", "x"),
         ):

@@ -5,9 +5,13 @@ Members are asked for the acknowledgement of what was sent to them, and waited f
 from collections import Counter
 from collections.abc import Callable
 
+import pytest
 from twisted.internet.task import Clock
 
-from msgnode.cluster.moves.flushing import Acknowledgements
+from msgnode.cluster.member_requests import MemberRequests
+from msgnode.cluster.moves.flushing import Acknowledgements, Flushing
+from msgnode.cluster.moves.wire import AnyStatement, Flush, Flushed
+from tests.support.cluster_members import MemoryCluster
 
 
 class FakeStreams:
@@ -94,3 +98,26 @@ def test_a_member_that_does_not_answer_is_asked_again():
 
     assert done == []
     assert 10 < streams.asked["a"] < 30
+
+
+@pytest.mark.parametrize(("asker", "others"), [("b", []), ("a", ["b"])])
+def test_what_is_for_a_node_without_a_link_is_late(asker: str, others: list[str]) -> None:
+    """
+    A node that is asked does not wait for the node that asks, or for another one, while it has no link there;
+    and says so if it has sent it something that has not come.
+    """
+    cluster, streams = MemoryCluster(), FakeStreams()
+    members, other = cluster.start("me"), cluster.start("a")
+    for each in (members, other):
+        each.listener = MemberRequests(each, cluster.clock)
+    cluster.connect()
+    waits = Acknowledgements(streams, cluster.clock)
+    answers: list[AnyStatement] = []
+    flushing = Flushing(members, cluster.clock, waits.wait, owes=waits.is_owed)
+    flushing.send = lambda node, statement: answers.append(statement)
+
+    flushing.asked(asker, Flush(1, others))
+    streams.sent.update("b")
+    flushing.asked(asker, Flush(2, others))
+
+    assert answers == [Flushed(1, False), Flushed(2, True)]
