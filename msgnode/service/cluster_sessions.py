@@ -74,7 +74,8 @@ class ClusterSessions:
         self.local.more = self.moves.more
         self.local.requests = members.outgoing
         self.local.has_others = lambda name: bool(directory.sessions(name))
-        self.local.away = missing
+        self.local.away, self.local.late_members = missing, flushing.late_members
+        self.local.absent.up(channel.node, channel.epoch[0])
         node.sessions.copy_id = members.copy_id
         self.local.own_flushed, self.local.flushed = flushing.own, flushing.flush
         self.local.copy_marks = members.copy_marks.all

@@ -349,6 +349,13 @@ class Sessions(Service):
             self._by_token[session.token_hash] = session
         self._routes.join(session)
 
+    @property
+    def last_sid(self) -> int:
+        """
+        The sid of the session that began last.
+        """
+        return self._last_sid
+
     def reserve_sid(self, sid: int) -> None:
         """
         Reserves a number that is on disk: no new session gets it, although its session is not restored.

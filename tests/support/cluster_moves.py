@@ -748,6 +748,9 @@ class QuickNode:
     def wait_no_more(self, of, id):
         return succeed(None)
 
+    def member_up(self, of, epoch):
+        pass
+
     def member_down(self, of):
         pass
 

@@ -211,6 +211,15 @@ class SessionOverlap:
         if id not in self._here and len(self._coming) < self._budget.most:
             self._coming.add(id)
 
+    def forget_arrived(self, may_come: Callable[[bytes], bool]) -> None:
+        """
+        Forgets the copies that came, or never will: those with ids of which none may come.
+        """
+        self.marks = {place: number for place, number in self.marks.items() if may_come(place[0])}
+        coming = {instance: may_come(instance) for instance in {id[0] for id in self._coming}}
+        if not all(coming.values()):
+            self._coming = {id for id in self._coming if coming[id[0]]}
+
     @property
     def expects(self) -> bool:
         """

@@ -112,7 +112,7 @@ class _Round(msgspec.Struct, eq=False):
     waiters: list[Deferred[bool]]
     timer: IDelayedCall
     asked: list[str]
-    is_late: bool
+    late: set[str]  # the members that are away
     is_slow: bool = False  # has a member not answered in time that is not away?
 
 
@@ -142,6 +142,7 @@ class Flushing:
         self._owes = owes
         self.send: Callable[[str, AnyStatement], None] = lambda node, statement: None
         self.timeouts = 0
+        self._late_members: set[str] = set()
         self._members = members
         self._clock = clock
         self._acknowledged = acknowledged
@@ -155,6 +156,12 @@ class Flushing:
         """
         flushed = self._in_time(self._acknowledged(list(self._members.up())), OWN_SECONDS)
         return flushed.addCallback(lambda is_late: None)
+
+    def late_members(self) -> set[str] | None:
+        """
+        The members of which something was late the last time; None if any member may be one.
+        """
+        return None if self.is_slow else self._late_members
 
     def flush(self, node: str) -> Deferred[bool]:
         """
@@ -182,8 +189,8 @@ class Flushing:
         up, own = set(self._members.up()), self._members.node
         members = {*up, *self._expected()} - {own}
         timer = self._clock.callLater(FLUSH_SECONDS, self._late)
-        is_late = not members.issuperset(self._away())
-        self._round = _Round({own, *members}, waiters, timer, list(asked), is_late)
+        late = set(self._away()) - members
+        self._round = _Round({own, *members}, waiters, timer, list(asked), late)
         for node in up:
             self._ask(node)
         others = [node for node in asked if node in up]
@@ -218,13 +225,13 @@ class Flushing:
         ended, self._round = self._round, None
         if ended is None:
             return
-        self.is_slow = ended.is_slow
+        self.is_slow, self._late_members = ended.is_slow, ended.late
         if ended.timer.active():
             ended.timer.cancel()
         if self._next:
             self._clock.callLater(0, self._begin)
         for done in ended.waiters:
-            done.callback(ended.is_late or ended.is_slow)
+            done.callback(bool(ended.late) or ended.is_slow)
 
     def asked(self, node: str, flush: Flush) -> None:
         """

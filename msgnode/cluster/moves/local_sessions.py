@@ -10,6 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from msgnode.cluster.copies.absent_members import AbsentMembers
 from msgnode.cluster.copies.coming_copies import ComingCopies
 from msgnode.cluster.copies.copy_marks import Marks, later
 from msgnode.cluster.copies.overlap import CopyBudget, CopyId, SessionOverlap
@@ -56,6 +57,9 @@ class LocalSessions:
         self.requests: Requests = NoRequests()
         self.has_others: Callable[[str], bool] = lambda name: False  # do other members have the session?
         self.away: Callable[[], set[str]] = set  # the members that will be back
+        # Those of which something was late when `flushed` or `arrived` fired; None if any may be one.
+        self.late_members: Callable[[], set[str] | None] = lambda: None
+        self.absent = AbsentMembers(lambda: node.sessions.last_sid)
         # Why the connections of sessions that leave are closed, by name; else they are superseded.
         self.closings: dict[str, Closing] = {}
         self._node = node
@@ -77,13 +81,14 @@ class LocalSessions:
         self._over: dict[str, int] = {}  # handovers to sessions that have left: their last keys
         self._handed_over: set[bytes] = set()  # by this node, which stops, and not at a client's wish
         self._unflushed: dict[Session, None] = {}
-        self._coming = ComingCopies(clock, lambda: self.arrived(), self._expects, self._all_copies_came)
+        self._coming = ComingCopies(clock, lambda: self.arrived(), self._still_waits, self._all_copies_came)
         self._commits: list[Deferred[None]] = []
 
     def restore(self) -> None:
         """
         Continue with the sessions of before a restart, and with what was arriving for them.
         """
+        self.absent.restored()
         for session in self._sessions.released.values():
             if session.move is not None:
                 self._leaving[bytes.fromhex(session.move.id)] = session
@@ -215,7 +220,11 @@ class LocalSessions:
         if (
             session.mailbox.overlap is None
         ):  # else copies may be on their way that came here before the session
-            self._marks_at[release.id] = self.copy_marks()
+            self._marks_at[release.id] = {
+                place: number
+                for place, number in self.copy_marks().items()
+                if not self.absent.had_none(place[0], session.sid)
+            }
         self._watch(session)
         session.write_state()
         written = self._commit().addErrback(self._keep, release, session)
@@ -311,6 +320,7 @@ class LocalSessions:
         if release.id not in self._leaving:
             return
         was_late = release.id in self._late
+        is_late = is_late and self._is_late_for(self._leaving[release.id])
         if is_late and (was_late or len(self._late) < self.most_late):
             self._late.add(release.id)
             self._ask_again(release)
@@ -319,6 +329,14 @@ class LocalSessions:
             self._flushing[release.id] = True
         if not (is_late and was_late):
             self.more(release.name)
+
+    def _is_late_for(self, session: Session) -> bool:
+        """
+        May something that is late be for the session? What members have sent that were away all the time is
+        not.
+        """
+        late = self.late_members()
+        return late is None or any(self.absent.knew(node, session.sid) for node in late)
 
     def _ask_again(self, release: Release) -> None:
         """
@@ -471,7 +489,11 @@ class LocalSessions:
             self.flush(session)
         return self._commit()
 
+    def member_up(self, of: str, epoch: tuple[bytes, int]) -> None:
+        self.absent.up(of, epoch[0])
+
     def member_down(self, of: str) -> None:
+        self.absent.down(of)
         self._node.slices.begin(self._stop_waiting(lambda node: node == of))
 
     def _stop_waiting(self, is_away: Callable[[str], bool]) -> Iterator[None]:
@@ -540,6 +562,15 @@ class LocalSessions:
     def _expects(self, session: Session) -> bool:
         overlap = session.mailbox.overlap
         return isinstance(overlap, SessionOverlap) and overlap.expects and not session.ended
+
+    def _still_waits(self, session: Session) -> bool:
+        """
+        Does the session expect copies of a member that is late?
+        """
+        overlap, late = session.mailbox.overlap, self.late_members()
+        if isinstance(overlap, SessionOverlap) and late is not None:
+            overlap.forget_arrived(lambda instance: self.absent.may_send(late, instance))
+        return self._expects(session)
 
     def _all_copies_came(self, session: Session) -> None:
         is_held = not session.ended and session.sid not in self._sessions.released

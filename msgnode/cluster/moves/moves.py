@@ -343,6 +343,7 @@ class Moves:
 
     def member_up(self, node: str, epoch: tuple[bytes, int]) -> None:
         self._departures(node).link_up()
+        self._holder.member_up(node, epoch)
         self.introduce(node)
         self._takes.member_up(node)
         self.flushing.member_up(node)

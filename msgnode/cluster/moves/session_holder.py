@@ -118,6 +118,11 @@ class SessionHolder(Protocol):
         Messages that others send to the session wait no longer; those that come by the handover are late.
         """
 
+    def member_up(self, of: str, epoch: tuple[bytes, int]) -> None:
+        """
+        A member is reached.
+        """
+
     def member_down(self, of: str) -> None:
         """
         A member is away: what others send to sessions that it hands over waits no longer.

@@ -81,3 +81,29 @@ def test_node_that_stops_does_not_wait_for_an_absent_member(world: World) -> Non
 
     assert [None] == stopped
     assert [C] == world.holders(S)
+
+
+def test_session_that_began_without_a_member_does_not_wait_for_it(tmp_path: Path) -> None:
+    """
+    A member that was away all the time has nothing for it: its moves end, although that had published before.
+    """
+    world, bob = DurableWorld(tmp_path), None
+    for name in (A, C):
+        world.client(f"runtime://example.org/{name[-1]}1").connect(name)
+    world.run(1)
+    for sender in (B, C):
+        world.publish(sender, "runtime://example.org/a1", 4)
+    world.run(0.5)
+    world.kill(B)
+    world.run(SUSPECT_SECONDS + 2)
+    bob = world.client(S)
+    for name in (C, A, C):
+        bob.connect(name)
+        world.run(5)
+        world.publish(C, S, 4)
+        world.run(1)
+
+        session = world.members[name].node.sessions.get(S)
+        assert session is not None and session.ready is not None
+        assert all(member.sessions.moves.under_way == (0, 0, 0) for member in world.members.values())
+    assert dict.fromkeys(world.published[S], 1) == {each: bob.got.count(each) for each in world.published[S]}
