@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.fuzz import TIMES
 
-# Images and machines of CI often say that no bytecode be kept. Then each worker, and each node that a test starts,
-# would compile every module again: half of a node's start.
+# Images and machines of CI often say that no bytecode be kept. Then each worker, and each node that a test
+# starts, would compile every module again: half of a node's start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -49,7 +49,7 @@ settings.load_profile("msgnode")
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     """
-    Trial's test cases refer to themselves, and are made before gc.freeze: emptied, or each keeps its whole node.
+    Trial's test cases refer to themselves, and are made before gc.freeze: each would keep its whole node.
     """
     case = getattr(item, "instance", None)
     yield
