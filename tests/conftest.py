@@ -4,7 +4,11 @@ What makes thousands of short tests quick: costs that pytest and Python have at 
 
 import gc
 import importlib.metadata
+import os
+import sys
+from collections.abc import Generator
 from functools import cache
+from unittest import TestCase
 
 import autobahn.twisted.websocket
 import autobahn.websocket.protocol
@@ -13,6 +17,11 @@ import twisted.trial._synctest
 from hypothesis import HealthCheck, settings
 
 from tests.support.fuzz import TIMES
+
+# Images and machines of CI often say that no bytecode be kept. Then each worker, and each node that a test
+# starts, would compile every module again: half of a node's start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # pytest asks for Twisted's version at each test, and its metadata are read and parsed each time.
 importlib.metadata.version = cache(importlib.metadata.version)
@@ -35,6 +44,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("msgnode")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """
+    Trial's test cases refer to themselves, and are made before gc.freeze: each would keep its whole node.
+    """
+    case = getattr(item, "instance", None)
+    yield
+    if isinstance(case, TestCase):
+        vars(case).clear()
 
 
 @pytest.hookimpl(trylast=True)

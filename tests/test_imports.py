@@ -6,9 +6,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
-import msgnode
+from tests.support.source import PACKAGE, sources
 
-PACKAGE = Path(msgnode.__file__).parent
 # A room may import those before it, and its own.
 LAYERS = ("structures", "records", "protocol", "config", "transport", "sessions", "storage", "policy", "bus")
 LAYERS += ("backends", "nats", "links", "cluster", "foreign", "node", "connectors", "admin", "service")
@@ -41,10 +40,10 @@ def imports(path: Path) -> set[str]:
     What a file imports, wherever it does, for types alone too; of ours the modules without `msgnode.`.
     """
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in sources()[path].imports:
         if isinstance(node, ast.Import):
             found |= {name.name.removeprefix("msgnode.") for name in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert node.level == 0, f"{path}: relative import"
             for name in node.names:
                 whole = f"{node.module}.{name.name}".removeprefix("msgnode.")

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.source import sources
+
 TOP = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     [*(TOP / "docs").glob("*.md"), *(TOP / name for name in ("README.md", "CONTRIBUTING.md", "NEWS.md"))]
 )
-MODULES = sorted((TOP / "msgnode").rglob("*.py"))
 LONGEST = 120
 LEVELS, LOGS = ("debug", "info", "warn", "error", "failure", "critical"), ("log", "_log")
 _CLASS = re.compile(r'^ *class \w+[^"]*?:\n +"""\n? *(.*)', re.MULTILINE)
@@ -129,9 +130,9 @@ def source() -> Iterator[Line]:
     """
     The lines of the program: all of them, for code has none of the words.
     """
-    for path in MODULES:
-        name = str(path.relative_to(TOP))
-        for number, text in enumerate(path.read_text("utf-8").splitlines(), 1):
+    for source in sources().values():
+        name = str(source.path.relative_to(TOP))
+        for number, text in enumerate(source.text.splitlines(), 1):
             yield Line(name, number, text)
 
 
@@ -139,13 +140,12 @@ def texts() -> Iterator[Line]:
     """
     Each paragraph of a docstring, and each line of comment, with `code` made a dot.
     """
-    for path in MODULES:
-        name, text = str(path.relative_to(TOP)), path.read_text("utf-8")
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                for paragraph in (ast.get_docstring(node) or "").split("\n\n"):
-                    yield Line(name, getattr(node, "lineno", 1), _plain(paragraph))
-        for number, line in enumerate(text.splitlines(), 1):
+    for source in sources().values():
+        name = str(source.path.relative_to(TOP))
+        for number, docstring in source.docstrings:
+            for paragraph in docstring.split("\n\n"):
+                yield Line(name, number, _plain(paragraph))
+        for number, line in enumerate(source.text.splitlines(), 1):
             if comment := _COMMENT.search(line):
                 yield Line(name, number, _plain(comment[1]))
 
@@ -154,13 +154,10 @@ def log_lines() -> Iterator[Line]:
     """
     The text of each call of a log.
     """
-    for path in MODULES:
-        source = path.read_text("utf-8")
-        if "log." not in source and "note(" not in source:
-            continue
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.Call) and (text := _logged(node)) is not None:
-                yield Line(str(path.relative_to(TOP)), node.lineno, text)
+    for source in sources().values():
+        for call in source.calls:
+            if (text := _logged(call)) is not None:
+                yield Line(str(source.path.relative_to(TOP)), call.lineno, text)
 
 
 def _logged(call: ast.Call) -> str | None:
@@ -187,10 +184,10 @@ def class_starts() -> Iterator[Line]:
     """
     The first line of each class docstring.
     """
-    for path in MODULES:
-        text = path.read_text("utf-8")
-        for match in _CLASS.finditer(text):
-            yield Line(str(path.relative_to(TOP)), text.count("\n", 0, match.start(1)) + 1, match[1])
+    for source in sources().values():
+        for match in _CLASS.finditer(source.text):
+            number = source.text.count("\n", 0, match.start(1)) + 1
+            yield Line(str(source.path.relative_to(TOP)), number, match[1])
 
 
 def broken(rule: Rule, lines: list[Line]) -> str:

@@ -23,6 +23,7 @@ from msgnode.storage.traffic_log import TrafficLog
 from tests.docs.test_docs import rows
 from tests.support.fakes import Client, MemoryNode, directory
 from tests.support.made_policies import rule, use
+from tests.support.source import sources
 
 SOURCE = Path(msgnode.__file__).parent
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
@@ -61,9 +62,9 @@ def all_calls() -> dict[str, list[tuple[str, ast.Call]]]:
     """
     found: dict[str, list[tuple[str, ast.Call]]] = {}
     for name, path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                found.setdefault(node.func.id, []).append((f"{name}:{node.lineno}", node))
+        for call in sources()[path].calls:
+            if isinstance(call.func, ast.Name):
+                found.setdefault(call.func.id, []).append((f"{name}:{call.lineno}", call))
     return found
 
 

@@ -49,6 +49,7 @@ class HTTPClient(Protocol):
         self._where = listener, peer
         self._came = bytearray()
         self._response: Response | None = None  # to what came
+        self._is_new = False  # whether more came since it was looked for a response
         self._method = "GET"
         self._connect()
 
@@ -60,6 +61,7 @@ class HTTPClient(Protocol):
     def dataReceived(self, data: bytes) -> None:
         self._came += data
         self._response = None
+        self._is_new = True
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.is_connected = False
@@ -78,6 +80,7 @@ class HTTPClient(Protocol):
         self._method = method
         self._came.clear()
         self._response = None
+        self._is_new = False
         self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
 
     @property
@@ -89,14 +92,15 @@ class HTTPClient(Protocol):
 
     @property
     def response(self) -> Response | None:
-        if self._response is None and self._came:
+        if self._is_new:
+            self._is_new = False
             self._response = self._read()
         return self._response
 
     def _read(self) -> Response | None:
-        head, _, body = bytes(self._came).partition(b"\r\n\r\n")
-        length = LENGTH.search(head)
-        if length and len(body) < int(length[1]) and self._method != "HEAD":
+        head = self._came.find(b"\r\n\r\n")
+        length = LENGTH.search(self._came, 0, head) if head >= 0 else None
+        if length and len(self._came) - head - 4 < int(length[1]) and self._method != "HEAD":
             return None
         response = http.client.HTTPResponse(_File(bytes(self._came)), method=self._method)  # type: ignore
         try:

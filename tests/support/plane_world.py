@@ -320,6 +320,7 @@ class PlaneWorld:
         self.decision_log = node.enforcement.decisions.log = DecisionLog(
             str(directory / "decisions"), "test", self.reactor, data_plane=self.plane
         )
+        self._decision_lines = _LogLines(directory / "decisions")
         cork = Cork(node.settle, config.session.unsent_bytes, node.counts)
         self.plane.use(cork, node.counts, node.sessions.journal)
         node.use_cork(cork)
@@ -429,7 +430,7 @@ class PlaneWorld:
         """
         The traffic log, without times.
         """
-        return _lines(self.directory)
+        return _LogLines(self.directory).read()
 
     def decided(self) -> list[Any]:
         """
@@ -438,7 +439,7 @@ class PlaneWorld:
         enforcement = self.node.enforcement
         counts = [(each.point, each.effect, each.rule, each.hits) for each in enforcement.decisions]
         self.decision_log.flush()
-        lines = _lines(self.directory / "decisions")
+        lines = self._decision_lines.read()
         tried = enforcement.dry_run_report()
         return [counts, lines, enforcement.decisions.unlogged, tried.get("decided"), tried.get("different")]
 
@@ -453,16 +454,25 @@ class PlaneWorld:
         return found
 
 
-def _lines(directory: Path) -> list[dict[str, Any]]:
+class _LogLines:
     """
-    The lines of a log, without times.
+    The lines of a log, without times. A line that was read is not read again.
     """
-    lines = []
-    for path in sorted(directory.glob("*.jsonl")):
-        for text in path.read_bytes().splitlines():
-            line = json.loads(_masked(text))
-            lines.append({key: value for key, value in line.items() if key not in ("time", "micros")})
-    return lines
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._sizes: dict[Path, int] = {}  # bytes that were read
+        self._lines: list[dict[str, Any]] = []
+
+    def read(self) -> list[dict[str, Any]]:
+        for path in sorted(self._directory.glob("*.jsonl")):
+            with path.open("rb") as file:
+                file.seek(self._sizes.get(path, 0))
+                for text in file:
+                    line = json.loads(_masked(text))
+                    self._lines.append({key: line[key] for key in line if key not in ("time", "micros")})
+                self._sizes[path] = file.tell()
+        return self._lines.copy()
 
 
 def _masked(data: bytes) -> bytes:

@@ -301,16 +301,19 @@ class TCPRuntime(Runtime, Protocol):
     peer: Any = None
 
     def connect(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
         self.link = self.network.link("line", self, self.peer)
 
     def put(self, data: bytes) -> None:
         self.transport.write(data + self.end)
 
     def dataReceived(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._heard(line)
+        self._rest += data
+        if b"\n" in data:
+            *lines, rest = bytes(self._rest).split(b"\n")
+            self._rest = bytearray(rest)
+            for line in lines:
+                self._heard(line)
 
     def _heard(self, line: bytes) -> None:
         if line.startswith(b'{"type":"close"'):
