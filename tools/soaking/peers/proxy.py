@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from soaking.peers.twistd_process import free_port
+from soaking.peers.ports import free_port
 
 ROOM_BYTES = 64 * 1024
 
