@@ -17,6 +17,9 @@ from pathlib import Path
 
 from soaking.progress import STALLED, Stall
 
+# In which a node that starts gets a second of the processor, also beside a hundred other processes.
+START_SECONDS = 300.0
+
 
 class TwistdProcess:
     """
@@ -54,7 +57,7 @@ class TwistdProcess:
                 stdout=log,
                 stderr=log,
             )
-        stall = Stall(self._work_done)
+        stall = Stall(self._work_done, START_SECONDS)
         while not stall.over():
             if self._process.poll() is not None:
                 raise RuntimeError(f"the node ended: {self.log()}")
