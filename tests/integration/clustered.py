@@ -11,9 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from soaking.peers.ports import free_port
+
 from tests.support.nats_server import NatsServer
 
-from .federated import free_port
 from .process import PATIENCE, Lines, NodeProcess, fetched
 
 DOMAIN = "a.example"

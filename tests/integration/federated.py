@@ -2,37 +2,16 @@
 Real nodes of several domains, each with a certificate authority of its own, linked over loopback.
 """
 
-import os
-import random
 import signal
-import socket
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from node_pki.authority import DirectoryAuthority
+from soaking.peers.ports import free_port
 
 from .process import NodeProcess
-
-WORKERS = 8  # of pytest, at most
-_given: set[int] = set()
-
-
-def free_port() -> int:
-    """
-    A port that stays free while its node is down: the system gives those from 32768 on to any connection.
-    None is given twice, and workers of pytest give different ones.
-    """
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
-    while True:
-        port = random.randrange(10_000 + worker, 32_768, WORKERS)
-        with socket.socket() as found, suppress(OSError):
-            if port not in _given:
-                found.bind(("127.0.0.1", port))
-                _given.add(port)
-                return port
 
 
 class Domain:

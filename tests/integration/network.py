@@ -3,8 +3,10 @@ Nodes of several domains for a test, and clients that resume at them.
 """
 
 import asyncio
+import json
 import tempfile
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +16,9 @@ from soaking.load.resuming_client import ResumingClient
 from soaking.load.transports import LineLink
 from soaking.peers.domain_node import DomainNode, LinkPlan, Network
 
-PATIENCE = 60.0  # seconds
+# Seconds. A node waits for up to 60 before it dials again, before a link that was lost often counts, and
+# before it tries a first hop again that brought no acknowledgements.
+PATIENCE = 180.0
 ASK_AGAIN = 1.0  # seconds, while routes come up
 
 Message = dict[str, Any]
@@ -142,9 +146,37 @@ async def until(condition: Callable[[], bool], patience: float = PATIENCE) -> No
         await asyncio.sleep(0.02)
 
 
-def is_reachable(node: DomainNode, domain: str) -> bool:
+async def reach(node: DomainNode, domain: str, is_reachable: bool) -> None:
     """
-    Does the node have a route to the domain?
+    Wait until the node has a route to the domain, or none.
     """
-    peers: Any = node.live()["peers"]
-    return bool(peers[domain]["reachable"])
+    deadline = time.monotonic() + PATIENCE
+    while bool((await _asked(node, domain))["cost"]) is not is_reachable:
+        assert time.monotonic() < deadline, f"{node.node} to {domain}: reachable is not {is_reachable}"
+        await asyncio.sleep(ASK_AGAIN / 10)
+
+
+async def slow_link(node: DomainNode, domain: str, seconds: float) -> Message:
+    """
+    Wait until the node has a link with the domain, in its routes, whose round trip takes so long; its status.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        link: Message = (await _asked(node, domain))["links"][0]
+        if link["state"] == "up" and link["round_trip"] is not None and link["round_trip"] >= seconds:
+            return link
+        assert time.monotonic() < deadline, link
+        await asyncio.sleep(ASK_AGAIN / 10)
+
+
+async def _asked(node: DomainNode, domain: str) -> Message:
+    """
+    What the node says to operators about a domain.
+    """
+    token = (node.directory / "state" / "admin-token").read_text().strip()
+    url = f"http://127.0.0.1:{node.ports['admin']}/api/v1/links/{domain}"
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    # In a thread: the proxies between the nodes run here.
+    return json.loads(
+        await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=PATIENCE).read())
+    )

@@ -14,12 +14,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from soaking.peers.ports import free_port
 
 from tests.support.nats_server import NatsServer
 
 from .background_clients import BackgroundClients
 from .clustered import DOMAIN, Member, allocate, live_of_all, until
-from .federated import free_port
 from .process import Lines, fetched
 
 FAKETIME = next(iter(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")), None)

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from soaking.peers.ports import free_port
 
 from tests.support.nats_server import NatsServer
 
 from .clustered import Member, until
-from .federated import Domain, Domains, free_port
+from .federated import Domain, Domains
 from .process import PATIENCE, Lines
 
 ANN, BOB = "runtime://a.example/ann", "runtime://b.example/bob"

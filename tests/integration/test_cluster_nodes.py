@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from soaking.peers.ports import free_port
 
 from msgnode.cluster.ownership.owners import owner as owner_of
 from tests.support.examples import TOP
 
 from .clustered import DOMAIN, Cluster, Member, allocate, policies, subscribe, until
-from .federated import free_port
 from .process import Lines, NodeProcess, fetched
 
 ANN, BOB, CARL, DAVE = (f"runtime://{DOMAIN}/{name}" for name in ("ann", "bob", "carl", "dave"))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from soaking.peers.ports import free_port
 
 from msgnode.cluster.ownership.owners import owner as owner_of
 from tests.support.made_policies import document, rule
@@ -20,7 +21,6 @@ from tests.support.nats_server import NatsServer
 from .background_clients import BackgroundClients
 from .cable import Cable
 from .clustered import DOMAIN, Member, policies, until
-from .federated import free_port
 from .process import Lines
 
 NAMES = ("n1", "n2", "n3")

@@ -35,7 +35,7 @@ async def _saturate() -> None:
     async with running(chain("ab", cost=1)) as network:
         ann, bob = Runtime(network.nodes["a"], "ann"), Runtime(network.nodes["b"], "bob")
         await ann.goes_by(bob.runtime, "ab")
-        network.proxies["ab"].delay_seconds = SLOW_SECONDS
+        network.proxies["ab"].pause_seconds = SLOW_SECONDS
         bob.inbox.clear()
 
         for kind, fields in KINDS.items():

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from soaking.peers.ports import free_port
 
-from tests.integration.federated import free_port
 from tests.integration.process import PATIENCE, Lines, NodeProcess, fetched
 
 A, B = "runtime://a.example/ann", "runtime://b.example/bob"

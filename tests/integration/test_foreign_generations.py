@@ -9,8 +9,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from soaking.peers.ports import free_port
 
-from tests.integration.federated import free_port
 from tests.integration.process import Lines, NodeProcess
 from tests.integration.sandboxed import STUBS, TOP
 from tests.integration.test_foreign_domains import ADMIN, FIXED, children, wait_until

@@ -14,8 +14,8 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from soaking.peers.ports import free_port
 
-from tests.integration.federated import free_port
 from tests.integration.process import PATIENCE, NodeProcess
 from tests.support.authority import DAY, Authority
 

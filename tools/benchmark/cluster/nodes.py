@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 
 from soaking.peers.nats_process import NatsProcess
-from soaking.peers.twistd_process import TwistdProcess, free_port
+from soaking.peers.ports import free_port
+from soaking.peers.twistd_process import TwistdProcess
 from soaking.progress import Stall, wait_until
 
 DOMAIN = "a.example"

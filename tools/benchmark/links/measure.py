@@ -18,7 +18,8 @@ from statistics import median
 from typing import Any
 
 from soaking.peers.domain_node import Network, chain
-from soaking.peers.twistd_process import TwistdProcess, free_port
+from soaking.peers.ports import free_port
+from soaking.peers.twistd_process import TwistdProcess
 from soaking.progress import Stall, wait_until
 
 from benchmark.links.line_client import LineClient, Pair

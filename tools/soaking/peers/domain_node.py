@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from node_pki.authority import DirectoryAuthority
 
+from soaking.peers.ports import free_port
 from soaking.peers.proxy import Proxy
-from soaking.peers.twistd_process import TwistdProcess, free_port
+from soaking.peers.twistd_process import TwistdProcess
 
 OPTIONS = ("--config", "node.toml", "--state", "state", "--traffic", "traffic")
 DAYS = 7  # of the certificates

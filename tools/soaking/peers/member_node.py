@@ -16,8 +16,9 @@ from pathlib import Path
 
 from soaking.load.transports import Link, any_link
 from soaking.peers.nats_process import NatsPair
+from soaking.peers.ports import free_port
 from soaking.peers.proxy import Proxy
-from soaking.peers.twistd_process import TwistdProcess, free_port
+from soaking.peers.twistd_process import TwistdProcess
 
 DOMAIN = "a.example"
 OPTIONS = ("--config", "node.toml", "--state", "state", "--traffic", "traffic")

@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from soaking.peers.ports import free_port
 from soaking.peers.proxy import Proxy
-from soaking.peers.twistd_process import free_port
 from soaking.progress import Stall
 
 PING = "2s"  # a peer that does not answer two of them is given up

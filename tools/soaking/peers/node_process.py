@@ -12,7 +12,8 @@ from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 
-from soaking.peers.twistd_process import TwistdProcess, free_port
+from soaking.peers.ports import free_port
+from soaking.peers.twistd_process import TwistdProcess
 from soaking.progress import Stall
 
 LISTENERS = {"web": "--web", "line": "--lines", "admin": "--admin"}  # and the options that say where

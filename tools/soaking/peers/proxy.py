@@ -4,11 +4,13 @@ The proxy between the clients and the node, which can break connections in every
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
 
-from soaking.peers.twistd_process import free_port
+from soaking.peers.ports import free_port
 
 ROOM_BYTES = 64 * 1024
+UNDER_WAY = 64  # pieces of what was read, at most, that are held back
 
 
 class Proxy:
@@ -16,12 +18,12 @@ class Proxy:
     Passes connections on to the node, and can let one go dead: open, and nothing passes any more.
 
     While the way is closed, all connections break and none is made. `delay_seconds` holds back what passes,
-    in both directions, and `tap` sees it.
+    in both directions, `pause_seconds` is a pause after each 64 KiB, and `tap` sees it.
     """
 
     def __init__(self, target: int) -> None:
         self.port = free_port()
-        self.delay_seconds = 0.0
+        self.delay_seconds = self.pause_seconds = 0.0
         self.tap: Callable[[bytes], None] = lambda data: None
         self._target = target
         self._is_open = True
@@ -82,6 +84,9 @@ def _with_little_room() -> socket.socket:
     return made
 
 
+Late = asyncio.Queue[tuple[float, bytes]]  # when it is due
+
+
 class Pipe:
     """
     One connection through the proxy.
@@ -98,21 +103,44 @@ class Pipe:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._writers = near[1], far[1]
-        self._tasks = [
-            asyncio.create_task(self._pump(near[0], far[1])),
-            asyncio.create_task(self._pump(far[0], near[1])),
-        ]
+        self._tasks: list[asyncio.Task[None]] = []
+        for reader, writer in ((near[0], far[1]), (far[0], near[1])):
+            late: Late = asyncio.Queue(UNDER_WAY)
+            self._tasks += [
+                asyncio.create_task(self._read(reader, late)),
+                asyncio.create_task(self._write(late, writer)),
+            ]
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(65536):
+    async def _read(self, reader: asyncio.StreamReader, late: Late) -> None:
+        """
+        What is read is due after the delay; the end, too, which is empty.
+        """
+        data = b"more"
+        while data:
+            try:
+                data = await reader.read(ROOM_BYTES)
+            except OSError:
+                data = b""
+            if data:
                 self._proxy.tap(data)
-                if self._proxy.delay_seconds:
-                    await asyncio.sleep(self._proxy.delay_seconds)
+            delay = self._proxy.delay_seconds
+            await late.put((time.monotonic() + delay, data))
+            if not delay:
+                await late.join()  # no more is read than the other side takes
+            if self._proxy.pause_seconds:
+                await asyncio.sleep(self._proxy.pause_seconds)
+
+    async def _write(self, late: Late, writer: asyncio.StreamWriter) -> None:
+        data = b"more"
+        try:
+            while data:
+                due, data = await late.get()
+                if (left := due - time.monotonic()) > 0:
+                    await asyncio.sleep(left)
                 await self._flowing.wait()
                 writer.write(data)
                 await writer.drain()
-            await self._flowing.wait()
+                late.task_done()
         except OSError:
             await self._flowing.wait()
         finally:
@@ -136,3 +164,6 @@ class Pipe:
             self._flowing.set()
             for writer in self._writers:
                 writer.transport.abort()
+            for task in self._tasks:
+                if task is not asyncio.current_task():
+                    task.cancel()

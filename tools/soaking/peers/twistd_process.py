@@ -4,10 +4,8 @@ A process of `twistd msgnode` that may be killed and started again on the same p
 
 import json
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,7 +17,8 @@ from pathlib import Path
 
 from soaking.progress import STALLED, Stall
 
-_ports = random.SystemRandom()
+# In which a node that starts gets a second of the processor, also beside a hundred other processes.
+START_SECONDS = 300.0
 
 
 class TwistdProcess:
@@ -58,7 +57,7 @@ class TwistdProcess:
                 stdout=log,
                 stderr=log,
             )
-        stall = Stall(self._work_done)
+        stall = Stall(self._work_done, START_SECONDS)
         while not stall.over():
             if self._process.poll() is not None:
                 raise RuntimeError(f"the node ended: {self.log()}")
@@ -149,16 +148,3 @@ class TwistdProcess:
 
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
-
-
-def free_port() -> int:
-    """
-    A port that no connection of this machine takes by itself, so that it is still free after a kill.
-    """
-    range_ = Path("/proc/sys/net/ipv4/ip_local_port_range")
-    below = int(range_.read_text().split()[0]) if range_.exists() else 32_768
-    while True:
-        port = _ports.randrange(10_000, max(below, 11_000))
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
