@@ -13,6 +13,9 @@ from soaking.peers.ports import free_port
 
 from .process import NodeProcess
 
+# Seconds. A node waits for up to 60 before it dials again, and before a link that was lost often counts.
+PATIENCE = 120
+
 
 class Domain:
     """

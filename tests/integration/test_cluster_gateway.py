@@ -12,8 +12,8 @@ from soaking.peers.ports import free_port
 from tests.support.nats_server import NatsServer
 
 from .clustered import Member, until
-from .federated import Domain, Domains
-from .process import PATIENCE, Lines
+from .federated import PATIENCE, Domain, Domains
+from .process import Lines
 
 ANN, BOB = "runtime://a.example/ann", "runtime://b.example/bob"
 TOPIC = "comm://b.example/room/changes"

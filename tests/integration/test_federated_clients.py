@@ -14,8 +14,8 @@ import pytest
 
 from msgnode.client import AsyncClient, Delivery, Message
 
-from .federated import Domain, Domains
-from .process import PATIENCE, Lines
+from .federated import PATIENCE, Domain, Domains
+from .process import Lines
 
 MSGNODE = Path(sys.executable).with_name("msgnode")
 BOB = "runtime://b.example/bob"
@@ -129,7 +129,7 @@ def test_a_message_that_waits_for_a_route_is_delivered_when_there_is_one(domains
             await asyncio.to_thread(b.kill)
             await asyncio.to_thread(_until_waiting, a)
             delivered = asyncio.ensure_future(
-                ann.deliver(BOB, "after", timeout=3 * PATIENCE,
+                ann.deliver(BOB, "after", timeout=2 * PATIENCE,
                             waiting=lambda receipt: (told.append(receipt), waits.set()))
             )  # fmt: skip
             await asyncio.wait_for(waits.wait(), PATIENCE)
@@ -153,7 +153,7 @@ def test_listen_goes_on_while_the_other_domain_does_not_answer(domains: Domains)
     topic = "comm://b.example/news/changes"
     b.kill()
     _until_waiting(a)
-    arguments = command(a, "listen", topic, "--count", "1", "--for", "60")
+    arguments = command(a, "listen", topic, "--count", "1", "--for", str(2 * PATIENCE))
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as listening:
         assert listening.stdout is not None and listening.stderr is not None
         assert "the node goes on asking" in listening.stderr.readline()

@@ -14,7 +14,6 @@ from .federated import Domain, Domains
 from .process import Lines
 
 ANN, BOB = "runtime://a.example/ann", "runtime://b.example/bob"
-PATIENCE = 30  # seconds
 TRIES_SECONDS = 3.0  # in which both nodes dial again and again
 
 

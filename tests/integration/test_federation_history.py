@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from .federated import Domains
-from .process import PATIENCE, Lines
+from .federated import PATIENCE, Domains
+from .process import Lines
 
 OBJECT = "comm://b.example/rooms/1"
 CHANGES = f"{OBJECT}/changes"

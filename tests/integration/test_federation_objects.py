@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from .federated import Domain, Domains
+from .federated import PATIENCE, Domain, Domains
 from .process import Lines
-
-PATIENCE = 30  # seconds
 
 Message = dict[str, Any]
 
@@ -46,7 +44,14 @@ class Runtime(Lines):
         return answer["body"]["code"]
 
     def subscribe(self, type: str = "subscribe", **body: Any) -> Any:
-        return self.code(type, f"domain://msg-node.{self.domain}/sm", f"{self.url}/sm", **body)
+        """
+        The code of the answer, once the other domain has answered.
+        """
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            code = self.code(type, f"domain://msg-node.{self.domain}/sm", f"{self.url}/sm", **body)
+            if code != 504 or time.monotonic() > deadline:
+                return code
 
     def next(self) -> Message:
         came = self.receive()

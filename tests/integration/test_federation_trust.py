@@ -13,13 +13,12 @@ import pytest
 from soaking.load.resuming_client import ResumingClient
 from soaking.load.transports import LineLink
 
-from .federated import Domains
+from .federated import PATIENCE, Domains
 from .process import Lines
 
 ANN, BOB, CARL = "runtime://a.example/ann", "runtime://b.example/bob", "runtime://c.example/carl"
 DESK = "runtime://b.example/desk"
 ROOM = "comm://b.example/room/children/"
-PATIENCE = 30  # seconds
 POLICY = {
     "id": "desk",
     "version": 1,
@@ -79,6 +78,17 @@ def until(attempt: Callable[[], Any]) -> Any:
     raise AssertionError("it took too long")
 
 
+def received(client: Lines, id: int) -> dict[str, Any]:
+    """
+    The next message with that id. Earlier requests may be answered late.
+    """
+    while True:
+        message = client.receive()
+        assert message is not None
+        if message["id"] == id:
+            return message
+
+
 def test_messages_pass_on_to_a_third_domain(chain: Domains) -> None:
     """
     A publication at an object of B, a request that a client of B forwards, and one that a policy of B
@@ -105,32 +115,31 @@ def test_messages_pass_on_to_a_third_domain(chain: Domains) -> None:
     for client in (ann, carl):
         client.socket.settimeout(PATIENCE)
     ann.send({"id": 1001, "type": "read", "from": ANN, "to": DESK, "body": {"n": 1}, "transaction": "t"})
-    asked = carl.receive()
-    assert asked is not None
-    while asked["id"] != 1001:
-        asked = carl.receive()
-        assert asked is not None
+    asked = received(carl, 1001)
     assert (asked["from"], asked["to"], asked["body"]["n"], asked["transaction"]) == (ANN, CARL, 1, "t")
     carl.send({"id": 1001, "type": "response", "from": CARL, "to": ANN, "body": {"code": 200}})
-    answer = ann.receive()
-    assert answer is not None
-    assert (answer["from"], answer["id"], answer["body"]["code"]) == (CARL, 1001, 200)
+    answer = received(ann, 1001)
+    assert (answer["from"], answer["body"]["code"]) == (CARL, 200)
 
     ann.send({"id": 1002, "type": "read", "from": ANN, "to": BOB, "forward": True, "body": {"n": 2}})
     got = bob.receive()
     assert got is not None
     bob.send({**got, "to": CARL})
-    asked = carl.receive()
-    assert asked is not None and (asked["from"], asked["id"], asked["body"]["n"]) == (ANN, 1002, 2)
+    asked = received(carl, 1002)
+    assert (asked["from"], asked["body"]["n"]) == (ANN, 2)
     carl.send({"id": 1002, "type": "response", "from": CARL, "to": ANN, "body": {"code": 200}})
-    answer = ann.receive()
-    assert answer is not None and (answer["from"], answer["id"]) == (CARL, 1002)
+    assert received(ann, 1002)["from"] == CARL
 
-    subscribe = {"id": 2, "type": "subscribe", "from": CARL, "to": "domain://msg-node.c.example/sm"}
-    assert carl.ask(subscribe | {"body": {"resources": [ROOM]}})["body"]["code"] == 200
+    subscribe = {"type": "subscribe", "from": CARL, "to": "domain://msg-node.c.example/sm"}
+
+    def subscribed() -> bool:
+        number = next(numbers)
+        carl.send(subscribe | {"id": number, "body": {"resources": [ROOM]}})
+        return bool(received(carl, number)["body"]["code"] == 200)
+
+    until(subscribed)
     ann.send({"id": 1003, "type": "update", "from": ANN, "to": ROOM, "body": {"n": 3}})
-    published = carl.receive()
-    assert published is not None
+    published = received(carl, 1003)
     assert (published["from"], published["to"], published["body"]["n"]) == (ANN, ROOM, 3)
     for client in (ann, bob, carl):
         client.close()
@@ -153,25 +162,34 @@ def test_publications_pass_on_while_nodes_are_killed(chain: Domains) -> None:
     for client in (ann, carl):
         client.close()
 
-    sent, received = asyncio.run(_publish_under_kills(chain))
+    sent, published = asyncio.run(_publish_under_kills(chain))
 
-    assert received == list(range(1, sent + 1))
+    assert published == list(range(1, sent + 1))
 
 
 async def _publish_under_kills(chain: Domains) -> tuple[int, list[int]]:
-    received: list[int] = []
+    published: list[int] = []
+    codes: list[int] = []
 
     def heard(message: dict[str, Any]) -> None:
         if message["to"] == ROOM:
-            received.append(message["body"]["n"])
+            published.append(message["body"]["n"])
+        elif message["type"] == "response":
+            codes.append(message["body"]["code"])
 
     a, b, c = chain.all
     ann = ResumingClient("runtime://a.example/al", lambda: LineLink(a.lines), lambda message: None)
     carl = ResumingClient("runtime://c.example/cid", lambda: LineLink(c.lines), heard)
     tasks = [asyncio.create_task(client.run()) for client in (ann, carl)]
-    carl.send({"id": 1, "type": "subscribe", "from": carl.runtime, "to": "domain://msg-node.c.example/sm",
-               "body": {"resources": [ROOM]}})  # fmt: skip
-    sent = 0
+    asked = sent = 0
+    deadline = time.monotonic() + PATIENCE
+    while 200 not in codes:  # then the subscription is at the home domain
+        assert time.monotonic() < deadline, codes
+        if len(codes) == asked:
+            asked += 1
+            carl.send({"id": asked, "type": "subscribe", "from": carl.runtime,
+                       "to": "domain://msg-node.c.example/sm", "body": {"resources": [ROOM]}})  # fmt: skip
+        await asyncio.sleep(0.05)
 
     async def publish(seconds: float) -> None:
         nonlocal sent
@@ -181,23 +199,22 @@ async def _publish_under_kills(chain: Domains) -> tuple[int, list[int]]:
             ann.send({"id": sent, "type": "update", "from": ann.runtime, "to": ROOM, "body": {"n": sent}})
             await asyncio.sleep(0.02)
 
-    await asyncio.sleep(2)  # the subscription is at the home domain by then
     await publish(1)
     for domain in (c, b):
         domain.kill()
         await asyncio.gather(publish(3), asyncio.to_thread(domain.start))
-        await _received(received, sent)
+        await _all_came(published, sent)
     for client in (ann, carl):
         client.stop()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    return sent, received
+    return sent, published
 
 
-async def _received(received: list[int], sent: int) -> None:
+async def _all_came(published: list[int], sent: int) -> None:
     deadline = time.monotonic() + 2 * PATIENCE
-    while len(received) < sent and time.monotonic() < deadline:
+    while len(published) < sent and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
 
 

@@ -160,7 +160,7 @@ def test_the_stub_of_nodejs_speaks_with_the_server_of_npm(sandboxes: Sandboxes) 
     Both directions. After a loss this stub is dead, so its process ends, and the next one is live.
     """
     server = SocketIOServer()
-    stub = started(sandboxes, "nodejs", server.port, live_seconds=4.0)
+    stub = started(sandboxes, "nodejs", server.port, live_seconds=10.0)
     near = f"hyperty://a.example/{stub.name}"
     request = {"id": 1, "type": "read", "from": near, "to": FAR, "body": {"a": "ä"}}
     unasked = {"id": 2, "type": "update", "from": FAR, "to": near, "body": {}}
@@ -178,7 +178,7 @@ def test_the_stub_of_nodejs_speaks_with_the_server_of_npm(sandboxes: Sandboxes) 
 
     assert answer["body"] == {"code": 200, "value": request}
     assert update == unasked
-    assert why == "was not live within 4 s"
+    assert why == "was not live within 10 s"
 
 
 class Site(BaseHTTPRequestHandler):

@@ -16,7 +16,8 @@ from urllib.request import urlopen
 import pytest
 from soaking.peers.ports import free_port
 
-from tests.integration.process import PATIENCE, NodeProcess
+from tests.integration.federated import PATIENCE
+from tests.integration.process import NodeProcess
 from tests.support.authority import DAY, Authority
 
 MSGNODE = Path(sys.executable).with_name("msgnode")

@@ -429,7 +429,7 @@ class TwoNodesTests(TestCase):
         A connection without TLS is cut before one that has finished its TLS handshake and says nothing.
         """
         self.b.trust(self.a)
-        self.b.own = {"handshake_seconds": 3}
+        self.b.own = {"handshake_seconds": 6}  # two of them for TLS
         self.run_node(self.b)
         counts = self.b.table.counts
         context = ssl.create_default_context(cafile=self.b.authority.path)

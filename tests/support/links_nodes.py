@@ -16,7 +16,7 @@ from msgnode.links.carrier.service import LinkService
 from tests.support.authority import DAY, Authority
 from tests.support.links_carrier import RecordingListener
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0  # a node waits as long before it dials again
 
 
 class LinkNode:
