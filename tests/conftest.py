@@ -6,6 +6,7 @@ import gc
 import importlib.metadata
 import os
 import sys
+from collections import deque
 from collections.abc import Generator
 from functools import cache
 from unittest import TestCase
@@ -15,6 +16,7 @@ import autobahn.websocket.protocol
 import pytest
 import twisted.trial._synctest
 from hypothesis import HealthCheck, settings
+from twisted.logger import globalLogBeginner
 
 from tests.support.fuzz import TIMES
 
@@ -31,6 +33,9 @@ for _module in (autobahn.twisted.websocket, autobahn.websocket.protocol):
     vars(_module).update(
         dict.fromkeys(vars(_module).keys() & {"hltype", "hlval", "pformat"}, lambda value: "")
     )
+
+# Twisted keeps the newest 200 events for a log that begins later, and with an event the node that logged it.
+vars(vars(globalLogBeginner)["_initialBuffer"]).update(_buffer=deque(maxlen=0))
 
 # Trial looks at each module there is before each test, for flushWarnings, which no test uses.
 vars(twisted.trial._synctest).update(_setWarningRegistryToNone=lambda modules: None)
