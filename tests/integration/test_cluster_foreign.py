@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from soaking.peers.ports import free_port
 
 from tests.support.nats_server import NatsServer
 
 from .clustered import MANAGER, Member, until
-from .federated import free_port
 from .process import PATIENCE, Lines, NodeProcess
 from .resuming import ResumingClient
 
