@@ -192,12 +192,18 @@ class Moves:
         """
         Ask for a session that a client has opened here; None if no other member is known to hold it. `found`
         are members that said so when they were asked. The result comes after 2 s without a sign of the
-        holder, 10 at most, and one more if the session is being handed over from here; it never fails.
+        holder, 10 at most, and 3 more if the session is being handed over from here; it never fails.
         """
-        leaving = self._by_name.get(name, ())
-        if any(not each.only_waits and self._departures(each.release.to).is_up for each in leaving):
+        if self._goes_on(name):
             return self._returns.wait(name).addCallback(lambda done: self._take_back(name, claim, found))
         return self._take(name, claim, found)
+
+    def _goes_on(self, name: str) -> bool:
+        """
+        Is a handover of the session under way that does not only wait for members that are slow or away?
+        """
+        leaving = self._by_name.get(name, ())
+        return any(not each.only_waits and self._departures(each.release.to).is_up for each in leaving)
 
     def _take_back(self, name: str, claim: bytes, found: tuple[str, ...]) -> Outcome | Deferred[Outcome]:
         generation = self._holder.generation(name)
@@ -357,6 +363,7 @@ class Moves:
 
     def member_down(self, node: str) -> None:
         self._departures(node).link_down()
+        self._end_waits(self._returns.names())
         self._arrivals.member_down(node)
         self._holder.member_down(node)
 
@@ -431,15 +438,24 @@ class Moves:
         name = handover.release.name
         self._let_go(name)
         if isinstance(statement, Got) and statement.ended:
-            self.counts.ended += 1
-            left = [each for each in self._by_name.get(name, ()) if each is not handover]
-            if left:
-                self._by_name[name] = left
-                return
-            self._by_name.pop(name, None)
-            self._returns.over(name)
-            if self._holder.generation(name) is None and name not in self._releasing:
-                self._directory.let_go(name)
+            self._ended(handover)
+        self._end_waits((name,))
+
+    def _ended(self, handover: Handover) -> None:
+        self.counts.ended += 1
+        name = handover.release.name
+        left = [each for each in self._by_name.get(name, ()) if each is not handover]
+        if left:
+            self._by_name[name] = left
+            return
+        self._by_name.pop(name, None)
+        if self._holder.generation(name) is None and name not in self._releasing:
+            self._directory.let_go(name)
+
+    def _end_waits(self, names: Iterable[str]) -> None:
+        for name in names:
+            if not self._goes_on(name):
+                self._returns.over(name)
 
     def _let_go(self, name: str) -> None:
         """

@@ -10,7 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from msgnode.structures.timeouts import Timeouts
 
-RETURN_SECONDS = 1.0
+RETURN_SECONDS = 3.0
 
 
 class Returns:
@@ -21,6 +21,9 @@ class Returns:
     def __init__(self, clock: IReactorTime) -> None:
         self._waiting: dict[str, list[Deferred[None]]] = {}
         self._timeouts: Timeouts[str] = Timeouts(clock, RETURN_SECONDS, self.over)
+
+    def names(self) -> list[str]:
+        return list(self._waiting)
 
     def wait(self, name: str) -> Deferred[None]:
         """

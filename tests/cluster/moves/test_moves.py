@@ -433,7 +433,7 @@ def test_holder_is_found_until_its_newest_release_is_elsewhere():
     first.sessions[S] = 1
     for node in (second, first):
         node.moves.take(S, b"")
-        cluster.run(1.5)
+        cluster.run(3.5)
     third.moves.take(S, b"")
     cluster.clock.advance(0.001)
     cluster.stop(C)

@@ -90,7 +90,7 @@ def test_name_is_that_of_the_last_to_leave_after_a_restart(tmp_path: Path) -> No
     world.publish(C, S, 1)
     for name in (B, A, B):
         client.connect(name)
-        world.run(1.3)
+        world.run(1.8)
 
     world.kill(A)
     world.start(A)
