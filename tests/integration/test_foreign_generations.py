@@ -98,7 +98,7 @@ def domains(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Domains]:
 
 def received(client: Lines, id: int) -> dict[str, Any]:
     """
-    The next message with that id. A stub may send an earlier one again to a node that was killed.
+    The next message with that id. One that a stub had not acknowledged when it was killed comes again.
     """
     while True:
         message = client.receive()
