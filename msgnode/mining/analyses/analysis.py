@@ -11,9 +11,17 @@ from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from msgnode.mining.execution.kept_plans import planned_once
 
 Transform = Callable[[DataFrame], DataFrame]
-TOTALS = "table string, measure string, total long, rows long"
+TOTALS = StructType(
+    [
+        StructField(name, StringType() if name in ("table", "measure") else LongType())
+        for name in ("table", "measure", "total", "rows")
+    ]
+)
 Source = Literal["lines", "messages", "events", "exchanges", "lives", "decisions"]
 
 
@@ -48,6 +56,7 @@ class Analysis:
         return self.shares or self.name
 
 
+@planned_once
 def totals(question: Analysis, parts: DataFrame) -> DataFrame:
     """
     The totals of a table that is cut for show: `table`, `measure`, `total`, and the number of its `rows`.
@@ -56,18 +65,23 @@ def totals(question: Analysis, parts: DataFrame) -> DataFrame:
     return totals_of(question.whole(parts), question.name, *question.sums)
 
 
-def totals_of_values(
-    question: Analysis, values: Sequence[Mapping[str, Any]]
-) -> list[tuple[str, str, int, int]]:
+def totals_of_values(question: Analysis, values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """
     The same as `totals`, from the rows of a table that was not cut, as rows of TOTALS.
     """
     return [
-        (question.name, each, sum(row.get(each) or 0 for row in values), len(values))
+        dict(
+            zip(
+                TOTALS.names,
+                (question.name, each, sum(row.get(each) or 0 for row in values), len(values)),
+                strict=True,
+            )
+        )
         for each in question.sums
     ]
 
 
+@planned_once
 def totals_of(rows: DataFrame, name: str, *sums: str) -> DataFrame:
     """
     The sums of these columns over all rows of a table, one row for each, with the number of rows.

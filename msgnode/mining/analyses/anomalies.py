@@ -42,6 +42,7 @@ _OF_NAMES = {
     "code": ("failed",),
 }
 _SERIES = ("scope", "name", "measure")
+_SPAN = ("begin", "end", "first", "last")  # of the log: its hours, and the seconds of its lines in these
 
 
 def hours(lines: DataFrame) -> DataFrame:
@@ -98,43 +99,60 @@ def _grid(parts: DataFrame) -> DataFrame:
     """
     number = F.unix_date(F.col("date").cast("date")).cast("long") * 24 + F.col("hour")
     numbered = parts.withColumn("number", number)
-    span = F.broadcast(
-        numbered.agg(
-            F.min("number").alias("begin"),
-            F.max("number").alias("end"),
-            F.min(F.struct("number", "first"))["first"].alias("first"),
-            F.max(F.struct("number", "last"))["last"].alias("last"),
-        )
+    span = numbered.agg(
+        F.min("number").alias("begin"),
+        F.max("number").alias("end"),
+        F.min(F.struct("number", "first"))["first"].alias("first"),
+        F.max(F.struct("number", "last"))["last"].alias("last"),
     )
     earliest = F.greatest("begin", F.col("end") - (24 * MAX_DAYS - 1))
-    recent = numbered.drop("first", "last").join(span).where(F.col("number") >= earliest)
-    values = recent.transform(_series)
+    recent = numbered.drop("first", "last").transform(_with, span).where(F.col("number") >= earliest)
     series = (
-        values.groupBy(*_SERIES)
-        .agg(F.max("value").alias("most"), F.min("number").alias("since"))
+        recent.transform(_series)
+        .groupBy(*_SERIES, *_SPAN)
+        .agg(
+            F.max("value").alias("most"),
+            F.min("number").alias("since"),
+            F.collect_list(F.struct("number", "value")).alias("counts"),
+        )
         .where(F.col("most") >= SCORE * LEAST_DISTANCE)
-        .join(span)
     )
     of_node = F.col("scope") == "node"
-    since = F.when(of_node, F.col("since")).otherwise(earliest)
-    every = series.withColumn("since", since).withColumn("number", F.explode(F.sequence("since", "end")))
+    series = series.withColumn("since", F.when(of_node, F.col("since")).otherwise(earliest))
+    zeros = F.transform(
+        F.sequence("since", "end"),
+        lambda number: F.struct(number.alias("number"), F.lit(0).cast("long").alias("value")),
+    )
+    every = (
+        series.select(*_SERIES, *_SPAN, "since", F.explode(F.concat("counts", zeros)).alias("count"))
+        .groupBy(*_SERIES, *_SPAN, "since", F.col("count.number").alias("number"))
+        .agg(F.sum("count.value").alias("value"))
+    )
     at_begin = (F.col("number") == F.col("begin")) & (F.col("first") >= PARTIAL_SECONDS)
     at_end = (F.col("number") == F.col("end")) & (F.col("last") < 3600 - PARTIAL_SECONDS)
     node_begins = of_node & (F.col("number") == F.col("since"))
     time = F.col("number") * F.lit(HOUR_NANOSECONDS)
-    return every.join(values, [*_SERIES, "number"], "left").select(
+    return every.select(
         date_of(time).alias("date"),
         hour_of_day(time).alias("hour"),
         "number",
         *_SERIES,
-        F.coalesce("value", F.lit(0)).cast("long").alias("value"),
+        "value",
         (~(at_begin | at_end | node_begins)).alias("whole"),
     )
 
 
+def _with(rows: DataFrame, one: DataFrame) -> DataFrame:
+    """
+    All rows with the columns of a single row. By a key, because rows in one partition then stay there.
+    """
+    key = F.lit(0).alias("key")
+    return rows.select("*", key).join(F.broadcast(one.select("*", key)), "key").drop("key")
+
+
 def _series(hours: DataFrame) -> DataFrame:
     """
-    Rows of `scope`, `name`, `measure`, `number` and `value`.
+    Rows of `scope`, `name`, `measure`, `number` and `value`, with the span of the log.
     """
 
     def named(scope: str, name: Column, measures: tuple[str, ...]) -> Column:
@@ -145,10 +163,10 @@ def _series(hours: DataFrame) -> DataFrame:
     scopes = [named("all", F.lit(""), MEASURES)]
     scopes += [named(scope, F.col(scope), measures) for scope, measures in _OF_NAMES.items()]
     return (
-        hours.select("number", F.explode(F.array(*scopes)).alias("one"))
+        hours.select("number", *_SPAN, F.explode(F.array(*scopes)).alias("one"))
         .where("one.name is not null")
-        .select("number", "one.scope", "one.name", F.explode("one.counts").alias("count"))
-        .groupBy("scope", "name", F.col("count.measure").alias("measure"), "number")
+        .select("number", *_SPAN, "one.scope", "one.name", F.explode("one.counts").alias("count"))
+        .groupBy("scope", "name", F.col("count.measure").alias("measure"), "number", *_SPAN)
         .agg(F.sum("count.value").alias("value"))
     )
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from msgnode.mining.analyses.analysis import Analysis, sum_fold
 from msgnode.mining.analyses.columns import count_where, is_multicast, is_service, sum_or_zero
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
+from msgnode.mining.execution.kept_plans import planned_once
 
 PUBLISHERS = 10
 _BINDING = ("subscribe", "unsubscribe", "create", "delete")
@@ -95,6 +96,7 @@ def publications_in_all(parts: DataFrame) -> DataFrame:
     )
 
 
+@planned_once
 def all_orphans(subscriptions: DataFrame, publications: DataFrame) -> DataFrame:
     """
     Addresses with subscriptions and without any publication.
@@ -110,6 +112,7 @@ def all_orphans(subscriptions: DataFrame, publications: DataFrame) -> DataFrame:
     )
 
 
+@planned_once
 def orphans(subscriptions: DataFrame, publications: DataFrame) -> DataFrame:
     """
     The thousand of them with the most subscriptions.
@@ -118,6 +121,7 @@ def orphans(subscriptions: DataFrame, publications: DataFrame) -> DataFrame:
     return found.orderBy(F.desc("observers"), "address").limit(MAX_ROWS)
 
 
+@planned_once
 def edges(subscriptions: DataFrame, publications: DataFrame) -> DataFrame:
     """
     The edges: publisher, address, observer. Only the most frequent publishers of an address.

@@ -15,6 +15,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.types import ArrayType, DataType, StructType
 
+from msgnode.mining.execution.kept_plans import collected
+
 CONCURRENCY = 4  # small jobs mostly wait
 Asking = Generator[Any, Any, Any]  # yields a query, or a list of them
 
@@ -41,13 +43,18 @@ def gather(queries: Sequence[DataFrame]) -> list[list[dict[str, Any]]]:
     found: list[list[dict[str, Any]]] = [[] for _ in queries]
     if not queries:
         return found
-    texts = [
-        query.selectExpr(f"{number} AS query", "to_json(struct(*)) AS row")
-        for number, query in enumerate(queries)
-    ]
-    for number, text in _union(texts).collect():
+    for number, text in collected(tuple(queries), _as_text):
         found[number].append(json.loads(text))
     return found
+
+
+def _as_text(*queries: DataFrame) -> DataFrame:
+    return _union(
+        [
+            query.selectExpr(f"{number} AS query", "to_json(struct(*)) AS row")
+            for number, query in enumerate(queries)
+        ]
+    )
 
 
 def _union(rows: Sequence[DataFrame]) -> DataFrame:

@@ -25,12 +25,20 @@ _DISPENSABLE = (
     "SimplifyDateTimeConversions", "TransposeWindow", "UnwrapCastInBinaryComparison",
 )  # fmt: skip
 
+# It would make subqueries of joins, which are planned and executed one by one.
+_MERGING = "org.apache.spark.sql.execution.planmerging.MergeSubplans"
+
 SETTINGS = {
-    "spark.sql.optimizer.excludedRules": ",".join(_OPTIMIZER + name for name in _DISPENSABLE),
+    "spark.sql.optimizer.excludedRules": ",".join([*(_OPTIMIZER + name for name in _DISPENSABLE), _MERGING]),
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
+    # In one partition a join needs no broadcast and no shuffle, and a plan without is kept (kept_plans).
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.maxSinglePartitionBytes": str(2**63 - 1),
+    "spark.sql.defaultSizeInBytes": "1",  # else rows of an unknown number are too many for one partition
+    "spark.sql.optimizer.disableHints": "true",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }

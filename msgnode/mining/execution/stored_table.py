@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from msgnode.mining.execution.gathering import Known, as_type
+from msgnode.mining.execution.kept_plans import first
 
 
 class StoredTable:
@@ -38,5 +39,5 @@ class StoredTable:
         A query for the first rows.
         """
         if self.values is None:
-            return self.rows.limit(most)
+            return first(self.rows, most)
         return Known(as_type(values, self._schema) for values in self.values[:most])

@@ -159,7 +159,7 @@ class MinedDirectory:
         fine = {}
         if period.seconds <= SHORT_SECONDS:
             about["begin"], about["end"] = minutes_of(tables["nodes"], about["begin"], about["end"])
-            fine = {"minute_messages": rows["messages"], "minute_exchanges": rows["exchanges"]}
+            fine = {"messages": rows["messages"], "exchanges": rows["exchanges"]}
         say("writing the report")
         name = f"report-{period.file_name}.html"
         self._output.files.write(name, write_report(about, tables, fine))

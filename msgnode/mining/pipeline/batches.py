@@ -13,6 +13,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from msgnode.mining.analyses import exchanges, session_lifetimes
 from msgnode.mining.analyses.analysis import Analysis, Source
 from msgnode.mining.analyses.columns import count_where
+from msgnode.mining.execution.kept_plans import planned_once, where
 from msgnode.mining.pipeline.checkpoint import Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Tail
 from msgnode.mining.pipeline.delta import transaction
@@ -25,6 +26,8 @@ Step = Callable[[DataFrame], DataFrame]
 Say = Callable[[str], None]
 _WHERE = [StructField("date", StringType()), StructField("hour", IntegerType())]
 _ASIDE = [StructField(name, StringType()) for name in ("why", "text", "path")]
+_STORED: tuple[Source, ...] = ("lines", "exchanges", "lives")
+_VALID = "kind != 'bad'"
 _TASK_BYTES = 256 * 1024 * 1024  # of the log, for one task that merges batches
 
 
@@ -54,6 +57,8 @@ class Batches:
         self._line = StructType([*TRAFFIC.fields, *added.fields, *_WHERE])
         self._say = say
         self._in_one = in_one_partition(spark)
+        self._held: list[Batch] = []  # whose rows are in memory
+        self._held_rows: list[DataFrame] = []
 
     def make(self, batch: Batch, files: list[LogFile], before: Batch | None, growing: bool = False) -> None:
         """
@@ -103,29 +108,26 @@ class Batches:
         """
         The stored rows of these batches, for the analyses; of `last` also what is open.
         """
-        final = F.lit(False) if last is None else F.col("batch") == last.number
-        told = ~F.col("open") | final
-        stored = self._stored(batches)  # the files are listed once
-        return {
-            "lines": stored.where("kind != 'bad'"),
-            "messages": stored.where("kind = 'message'"),
-            "events": stored.where("kind = 'session'"),
-            "exchanges": self._rows("exchanges", batches).where(told & F.expr(exchanges.TOLD)),
-            "lives": self._rows("lives", batches).where(told),
-        }
+        told = "not open" if last is None else f"(not open or batch = {last.number})"
+        return _by_kind(
+            where(self._stored(batches), _VALID),  # the files are listed once
+            where(self._rows("exchanges", batches), f"{told} and ({exchanges.TOLD})"),
+            where(self._rows("lives", batches), told),
+        )
 
     def _in_memory(self, batches: list[Batch], last: Batch | None) -> dict[Source, DataFrame]:
         """
         The same for all analyses. Few rows are read once: to open the files for each analysis costs more.
         """
         found = self._sources(batches, last)
+        self._held = []
         if not self._in_one or sum(batch.bytes for batch in batches) > FEW_BYTES:
             return found
-        for name in ("lines", "exchanges", "lives"):
-            found[name] = found[name].localCheckpoint()
-        found["messages"] = found["lines"].where("kind = 'message'")
-        found["events"] = found["lines"].where("kind = 'session'")
-        return found
+        self._held = batches
+        self._held_rows = self._output.own.in_memory(
+            {name: found[name] for name in _STORED}, keep=last is not None
+        )
+        return _by_kind(*self._held_rows)
 
     def merge_batches(self, one: Batch, batches: list[Batch]) -> None:
         """
@@ -197,15 +199,12 @@ class Batches:
         """
         tail = checkpoint.tail
         sources = self._in_memory(tail, tail[-1])
-        found: dict[str, DataFrame] = {}
 
         def summaries(question: Analysis) -> DataFrame:
-            if question.kept not in found:
-                now = question.summarise(sources[question.of])
-                # With this schema no file needs to be examined; a column that an older part lacks is null.
-                kept = [self._parts(question, checkpoint.parts, now.schema)] if checkpoint.parts else []
-                found[question.kept] = self._one(reduce(DataFrame.unionByName, [*kept, now]))
-            return found[question.kept]
+            now = _summarised(question, sources[question.of])
+            # With this schema no file needs to be examined; a column that an older part lacks is null.
+            kept = [self._parts(question, checkpoint.parts, now.schema)] if checkpoint.parts else []
+            return _united(self._in_one, *kept, now)
 
         return summaries
 
@@ -213,13 +212,31 @@ class Batches:
         """
         All valid lines of these batches, of all kinds.
         """
-        return self._stored(batches).where("kind != 'bad'")
+        stored = self._not_held(batches)
+        found = [where(self._stored(stored), _VALID)] if stored else []
+        return _united(self._in_one, *found, *(self._held_rows[:1] if len(stored) < len(batches) else ()))
 
     def sources(self, batches: list[Batch]) -> dict[Source, DataFrame]:
         """
         The stored rows of these batches, for the analyses; of the last batch also what is open.
         """
-        return self._sources(batches, batches[-1])
+        stored = self._not_held(batches)
+        if len(stored) == len(batches):
+            return self._sources(batches, batches[-1])
+        held = _by_kind(*self._held_rows)
+        if not stored:
+            return held
+        earlier = self._sources(stored, None)
+        return _by_kind(*[_united(self._in_one, earlier[name], held[name]) for name in _STORED])
+
+    def _not_held(self, batches: list[Batch]) -> list[Batch]:
+        """
+        Those of which this process does not hold the rows; it holds the last ones, if any.
+        """
+        held = [batch.number for batch in self._held]
+        if batches[-1].number not in held:
+            return batches
+        return [batch for batch in batches if batch.number not in held]
 
     # -- one batch ---------------------------------------------------------
 
@@ -265,11 +282,11 @@ class Batches:
 
     def _parts(self, question: Analysis, parts: list[Part], schema: StructType | None = None) -> DataFrame:
         rows = self._output.read(f"parts/{question.kept}", [part.number for part in parts], schema)
-        return self._one(self._kept_days(rows.drop("batch")))
+        return self._kept_days(_without_batch(rows))
 
     def _stored(self, batches: list[Batch]) -> DataFrame:
         pieces = [piece for batch in batches for piece in batch.pieces]
-        return self._one(self._kept_days(self._output.read("lines", pieces, self._line)))
+        return self._kept_days(self._output.read("lines", pieces, self._line))
 
     def _of_kind(self, batches: list[Batch], kind: str) -> DataFrame:
         return self._stored(batches).where(F.col("kind") == kind)
@@ -277,16 +294,40 @@ class Batches:
     def _rows(self, name: str, batches: list[Batch]) -> DataFrame:
         schema = exchanges.SCHEMA if name == "exchanges" else session_lifetimes.SCHEMA
         rows = self._output.read(name, [batch.number for batch in batches], schema)
-        return self._one(self._kept_days(rows))
-
-    def _one(self, rows: DataFrame) -> DataFrame:
-        return rows.coalesce(1) if self._in_one else rows
+        return self._kept_days(rows)
 
     def _kept_days(self, rows: DataFrame) -> DataFrame:
-        return rows.where(F.col("date") >= date(self.since)) if self.since else rows
+        return _united(self._in_one, where(rows, f"date >= '{date(self.since)}'") if self.since else rows)
 
     def _going_on(self, name: str, before: Batch | None) -> DataFrame | None:
         return None if before is None else self._rows(name, [before]).where("open")
+
+
+@planned_once
+def _by_kind(lines: DataFrame, exchanges: DataFrame, lives: DataFrame) -> dict[Source, DataFrame]:
+    return {
+        "lines": lines,
+        "messages": lines.where("kind = 'message'"),
+        "events": lines.where("kind = 'session'"),
+        "exchanges": exchanges,
+        "lives": lives,
+    }
+
+
+@planned_once
+def _summarised(question: Analysis, rows: DataFrame) -> DataFrame:
+    return question.summarise(rows)
+
+
+@planned_once
+def _without_batch(rows: DataFrame) -> DataFrame:
+    return rows.drop("batch")
+
+
+@planned_once
+def _united(in_one: bool, *rows: DataFrame) -> DataFrame:
+    found = reduce(DataFrame.unionByName, rows)
+    return found.coalesce(1) if in_one else found
 
 
 def date(hour: int) -> str:

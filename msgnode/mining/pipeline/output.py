@@ -12,11 +12,13 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, reduce
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from msgnode.mining.execution.gathering import gather, in_parallel
+from msgnode.mining.execution.own_rows import OwnRows
 from msgnode.mining.execution.stored_table import StoredTable
 from msgnode.mining.pipeline.checkpoint import FORMAT, Checkpoint, load
 from msgnode.mining.pipeline.checkpoint_entries import Tail
@@ -33,6 +35,7 @@ TAILS = "_tails"  # copies of what was appended to files, while it is read
 # Columns of stored rows with a value of its own in nearly each row: a dictionary would be filled in vain.
 _UNIQUE = ("id", "time", "transaction", "traceparent", "first_answer", "last_answer")
 FEW_BYTES = 8 * 1024 * 1024  # of the log: its sums are few rows
+MAX_READS = 128  # queries for stored rows that are kept, about three times as many as a look has
 MAX_AT_HAND = 20_000  # rows of parts that are kept in memory
 _FILE = "part-00000.snappy.parquet"  # of a small table
 _WRITTEN = f"{CHECKPOINT}.part"  # the checkpoint, if a run was killed before it could rename it
@@ -61,6 +64,10 @@ class Output:
         self._delta: DeltaTables | None = None
         self._saved = ""  # the text of the checkpoint, if this process saved one
         self._at_hand: dict[str, StoredTable] = {}  # sums of parts that this process wrote, by directory
+        self._reads: dict[
+            tuple[str, tuple[int, ...], StructType | str | None], DataFrame
+        ] = {}  # queries for stored rows, the newest last
+        self.own = OwnRows(spark)
 
     @contextmanager
     def exclusive(self, make: bool) -> Iterator[None]:
@@ -85,6 +92,7 @@ class Output:
         """
         Load the checkpoint, or make a new one. OutputRefused if the directory has something else.
         """
+        self.own.looks += 1
         where = self.files.where
         names = [name for name in self.files.names() if not name.startswith(".")]
         if overwrite:
@@ -115,6 +123,7 @@ class Output:
         text = self.files.read(CHECKPOINT)
         if text != self._saved:  # another run has been here, and numbers may mean other parts
             self._at_hand.clear()
+            self._reads.clear()
         try:
             found = load(text)
         except (ValueError, KeyError, TypeError) as why:
@@ -180,6 +189,7 @@ class Output:
         if self._delta is not None and table in DELTA_TABLES:
             self._delta.delete(table, f"batch = {number} AND date < '{first}'")
             return
+        self._reads.clear()
         for inside in self.files_in(name):
             if inside.startswith("date="):
                 if inside < f"date={first}":
@@ -219,10 +229,18 @@ class Output:
         """
         if self._delta is not None and name in DELTA_TABLES:
             return self._delta.write(rows, name, number, by, once)
+        self._forget_reads(name, number)
         path = self.files.inside(f"{name}/batch={number}")
         plain = {f"parquet.enable.dictionary#{column}": "false" for column in _UNIQUE}
         rows.write.mode("overwrite").options(**plain).partitionBy(*by).parquet(path)
         return True
+
+    def _forget_reads(self, name: str, number: int) -> None:
+        """
+        Forget the queries for a batch or part whose files change.
+        """
+        for key in [key for key in self._reads if key[0] == name and number in key[1]]:
+            del self._reads[key]
 
     def drop_bad(self, piece: int) -> None:
         """
@@ -252,6 +270,14 @@ class Output:
         """
         if self._delta is not None and name in DELTA_TABLES:
             return self._delta.read(name, numbers, schema)
+        key = name, tuple(numbers), schema
+        found = self._reads.pop(key) if key in self._reads else self._read(name, numbers, schema)
+        self._reads[key] = found
+        if len(self._reads) > MAX_READS:
+            del self._reads[next(iter(self._reads))]
+        return found
+
+    def _read(self, name: str, numbers: list[int], schema: StructType | str | None) -> DataFrame:
         places = [f"{name}/batch={number}" for number in numbers]
         if all(place in self._at_hand for place in places):
             return reduce(DataFrame.unionByName, [self._at_hand[place].rows for place in places])
@@ -268,7 +294,12 @@ class Output:
         schemas = {name: rows.schema for name, rows in found.items()}
         places = {name: f"{among}/{name}" for name in found}
         if in_one_partition(self._spark):
-            return self._written_at_once(found, places)
+            return {
+                name: StoredTable(
+                    schemas[name], partial(self.own.query, places[name], schemas[name], values), values
+                )
+                for name, values in self._written_at_once(found, places).items()
+            }
         self._write_each(found, places)
         return {
             name: StoredTable(schema, partial(self._stored, schema, places[name]))
@@ -286,35 +317,35 @@ class Output:
 
         in_parallel(write, found)
 
-    def _written_at_once(self, found: dict[str, DataFrame], places: dict[str, str]) -> dict[str, StoredTable]:
+    def _written_at_once(
+        self, found: dict[str, DataFrame], places: dict[str, str]
+    ) -> dict[str, list[dict[str, Any]]]:
+        """
+        Write results in one execution, and return their rows.
+        """
         from msgnode.mining.execution.arrow_tables import parquet_of, table_of  # a cluster does without
 
-        tables = {}
-        for (name, rows), values in zip(found.items(), gather(list(found.values())), strict=True):
-            table = table_of(values, rows.schema)
-            self.files.write_bytes(f"{places[name]}/{_FILE}", parquet_of(table))
-            # From this process Spark gets the rows with less planning than from a file.
-            read = partial(self._spark.createDataFrame, table, rows.schema)
-            tables[name] = StoredTable(rows.schema, read, values)
-        return tables
+        values = dict(zip(found, gather(list(found.values())), strict=True))
+        for name, rows in found.items():
+            self.files.write_bytes(f"{places[name]}/{_FILE}", parquet_of(table_of(values[name], rows.schema)))
+        return values
 
     def write_parts(self, found: dict[str, DataFrame], number: int, size: int) -> None:
         """
         Store the sums of each analysis as a part. Those of a few bytes of the log go through this process, in
-        one execution.
+        one execution, and are kept in memory for the next look, if they are few rows.
         """
         places = {name: f"parts/{name}/batch={number}" for name in found}
-        if size <= FEW_BYTES and in_one_partition(self._spark):
-            written = self._written_at_once(found, places)
-            self._keep_at_hand({places[name]: table for name, table in written.items()})
-        else:
+        for name in found:
+            self._forget_reads(f"parts/{name}", number)
+        if size > FEW_BYTES or not in_one_partition(self._spark):
             self._write_each(found, places)
-
-    def _keep_at_hand(self, parts: dict[str, StoredTable]) -> None:
-        """
-        Keep the sums of a part for the next run of this process, if few rows are kept.
-        """
-        self._at_hand |= parts
+            return
+        for name, values in self._written_at_once(found, places).items():
+            schema = found[name].schema
+            self._at_hand[places[name]] = StoredTable(
+                schema, partial(self.own.constant, schema, values), values
+            )
         if sum(len(table.values or ()) for table in self._at_hand.values()) > MAX_AT_HAND:
             self._at_hand.clear()
 
@@ -336,9 +367,11 @@ class Output:
 
 def in_one_partition(spark: SparkSession) -> bool:
     """
-    Are rows kept in one partition, as for a small log? Such rows are grouped and sorted without a shuffle.
+    Are rows kept in one partition, as for a small log on one machine? Such rows are grouped and sorted
+    without a shuffle.
     """
-    return spark.conf.get("spark.sql.shuffle.partitions") == "1"
+    is_local = str(spark.sparkContext.master).startswith("local")
+    return is_local and spark.conf.get("spark.sql.shuffle.partitions") == "1"
 
 
 _WITH_OTHER = {

@@ -18,6 +18,7 @@ from msgnode.mining.analyses.catalogue import QUESTIONS
 from msgnode.mining.analyses.columns import HOUR_NANOSECONDS
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
 from msgnode.mining.execution.gathering import gathered
+from msgnode.mining.execution.kept_plans import first, planned_once, where
 from msgnode.mining.execution.stored_table import StoredTable
 from msgnode.mining.pipeline import pseudonyms
 from msgnode.mining.pipeline.batches import Batches, Step
@@ -162,7 +163,7 @@ class MiningRun:
         self._say("combining the results")
         summaries = self._batches.summaries(checkpoint)
         tables = self._output.write_tables(
-            {question.name: question.combine(summaries(question)) for question in self._questions}
+            {question.name: _combined(question, summaries(question)) for question in self._questions}
         )
         self._say("computing the subscription graph")
         standing, published = tables["subscriptions"].rows, tables["publications"].rows
@@ -173,7 +174,7 @@ class MiningRun:
             {
                 "orphans": subscription_graph.orphans(standing, published),
                 "edges": subscription_graph.edges(standing, published),
-                "totals": reduce(DataFrame.unionAll, cut).orderBy("table", "measure"),
+                "totals": _sorted_totals(*cut),
             }
         )
 
@@ -190,7 +191,7 @@ class MiningRun:
                 known += totals_of_values(question, values)
             elif question.whole is not None:
                 asked.append(totals(question, summaries(question)))
-        return [*asked, self._spark.createDataFrame(known, TOTALS)] if known else asked
+        return [*asked, self._output.own.query("totals", TOTALS, known)] if known else asked
 
     def _stories(self, batches: list[Batch], tables: dict[str, StoredTable]) -> dict[str, StoredTable]:
         """
@@ -204,8 +205,8 @@ class MiningRun:
         else:
             # By time, not by batches: how often the tool ran must not show.
             recent = self._between((batches[-1].end - RECENT_HOURS) * HOUR_NANOSECONDS, None, batches)
-            told = [_told(recent, address).limit(MAX_SHOWN) for address in striking]
-        found = {"stories": reduce(DataFrame.unionAll, told)}
+            told = [first(_told(recent, address), MAX_SHOWN) for address in striking]
+        found = {"stories": _united(*told)}
         if options.conversation:
             id = options.conversation
             way = conversation(lines, pseudonyms.hidden_id(id, options.key) if options.key else id)
@@ -213,7 +214,7 @@ class MiningRun:
         elif slowest is not None:
             near = self._around(slowest.time, batches)
             way = conversation(near, slowest.id, slowest.asker, slowest.asked)
-            found["conversation"] = way.limit(MAX_SHOWN)
+            found["conversation"] = first(way, MAX_SHOWN)
         return self._output.write_tables(found)
 
     def _around(self, time: int, batches: list[Batch]) -> DataFrame:
@@ -222,18 +223,20 @@ class MiningRun:
         """
         return self._between(time - HOUR_NANOSECONDS, time + HOUR_NANOSECONDS, batches)
 
-    def _between(self, first: int, end: int | None, batches: list[Batch]) -> DataFrame:
+    def _between(self, begin: int, end: int | None, batches: list[Batch]) -> DataFrame:
         """
-        The lines from `first` to `end`, or to the end of the log; only those days are read.
+        The lines from `begin` to `end`, or to the end of the log; only those days are read.
         """
         last = batches[-1].end * HOUR_NANOSECONDS - 1 if end is None else end
         some = [
             batch
             for batch in batches
-            if batch.begin <= last // HOUR_NANOSECONDS and first // HOUR_NANOSECONDS < batch.end
+            if batch.begin <= last // HOUR_NANOSECONDS and begin // HOUR_NANOSECONDS < batch.end
         ]
-        lines = self._batches.lines(some).where(F.col("date").between(moment(first)[:10], moment(last)[:10]))
-        return lines.where(F.col("time").between(first, last))
+        days = where(
+            self._batches.lines(some), f"date between '{moment(begin)[:10]}' and '{moment(last)[:10]}'"
+        )
+        return where(days, f"time between {begin} and {last}")
 
     def _fine(
         self, checkpoint: Checkpoint, about: dict[str, Any], nodes: StoredTable
@@ -245,7 +248,7 @@ class MiningRun:
             return {}
         about["begin"], about["end"] = minutes_of(nodes, about["begin"], about["end"])
         rows = self._batches.sources(checkpoint.batches)
-        return {"minute_messages": rows["messages"], "minute_exchanges": rows["exchanges"]}
+        return {"messages": rows["messages"], "exchanges": rows["exchanges"]}
 
     def _about(self, checkpoint: Checkpoint) -> dict[str, Any]:
         batches = checkpoint.batches
@@ -278,6 +281,22 @@ def policy_replay() -> Any:
     return module
 
 
+@planned_once
+def _combined(question: Analysis, summaries: DataFrame) -> DataFrame:
+    return question.combine(summaries)
+
+
+@planned_once
+def _united(*rows: DataFrame) -> DataFrame:
+    return reduce(DataFrame.unionAll, rows)
+
+
+@planned_once
+def _sorted_totals(*rows: DataFrame) -> DataFrame:
+    return _united(*rows).orderBy("table", "measure")
+
+
+@planned_once
 def _told(lines: DataFrame, address: str, key: bytes = b"") -> DataFrame:
     """
     A timeline, with the original name of the address in the column `about`.
@@ -293,8 +312,18 @@ def _conspicuous(tables: dict[str, StoredTable]) -> tuple[list[str], Row | None]
     """
     talkers, slowest = tables["talkers"].rows, tables["slowest"].rows
     failing, sending, slow = gathered(
-        *[talkers.orderBy(F.desc(column), "address").limit(1) for column in ("failed", "messages")],
-        slowest.orderBy(F.desc("answers"), F.desc("micros"), "time").limit(1),
+        *[_most(talkers, column) for column in ("failed", "messages")],
+        _slowest(slowest),
     )
     addresses = dict.fromkeys(row.address for row in (*failing, *sending))
     return list(addresses) or ["mn:/session"], slow[0] if slow else None
+
+
+@planned_once
+def _most(talkers: DataFrame, column: str) -> DataFrame:
+    return talkers.orderBy(F.desc(column), "address").limit(1)
+
+
+@planned_once
+def _slowest(exchanges: DataFrame) -> DataFrame:
+    return exchanges.orderBy(F.desc("answers"), F.desc("micros"), "time").limit(1)

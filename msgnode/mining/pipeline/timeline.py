@@ -5,6 +5,8 @@ Timelines: all lines of one address, and all lines of one conversation, in order
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from msgnode.mining.execution.kept_plans import planned_once
+
 _SHOWN = (
     "time",
     "node",
@@ -40,6 +42,7 @@ def address_timeline(lines: DataFrame, address: str) -> DataFrame:
     )
 
 
+@planned_once
 def conversation(lines: DataFrame, id: str, one: str | None = None, other: str | None = None) -> DataFrame:
     """
     The lines of a message and its responses at all nodes: those with this id and between two addresses, or,

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.columns import FAILED
 from msgnode.mining.execution.gathering import Asking
+from msgnode.mining.execution.kept_plans import planned_once
 from msgnode.mining.execution.stored_table import StoredTable
 from msgnode.mining.report.findings import error_name
 from msgnode.mining.report.series import Series
@@ -21,6 +22,7 @@ LINES = 12  # of one chart
 MAX_DRAWN = 30  # sessions in the subscription graph; with more its names would overlap
 
 
+@planned_once
 def totals(rows: DataFrame, *names: str) -> DataFrame:
     """
     The sums of columns; without names, those of the volume.
@@ -32,6 +34,7 @@ def totals(rows: DataFrame, *names: str) -> DataFrame:
     return rows.agg(*sums, lost.alias("failed"))
 
 
+@planned_once
 def by(volume: DataFrame, *keys: str) -> DataFrame:
     """
     The volume grouped by other keys, the largest first.
@@ -92,26 +95,31 @@ def matrix(rows: DataFrame) -> Asking:
     """
     The busiest domains against each other; the rest is `others`.
     """
-
-    def busiest(column: str) -> DataFrame:
-        sums = rows.groupBy(column).agg(F.sum("messages").alias("messages"))
-        return sums.orderBy(F.desc("messages"), column).limit(DOMAINS)
-
-    found = yield [busiest("from_domain"), busiest("to_domain")]
+    found = yield [_busiest(rows, "from_domain"), _busiest(rows, "to_domain")]
     from_, to = ([row[0] for row in each] for each in found)
-
-    def folded(column: str, known: list[str]) -> Any:
-        return F.when(F.col(column).isin(known), F.col(column)).otherwise(F.lit("others")).alias(column)
-
-    found = yield (
-        rows.select(folded("from_domain", from_), folded("to_domain", to), "messages")
-        .groupBy("from_domain", "to_domain")
-        .agg(F.sum("messages").alias("messages"))
-    )
+    found = yield _between(rows, frozenset(from_), frozenset(to))
     from_ += ["others"] * any(row.from_domain == "others" for row in found)
     to += ["others"] * any(row.to_domain == "others" for row in found)
     cells = sorted([to.index(row.to_domain), from_.index(row.from_domain), row.messages] for row in found)
     return {"kind": "heat", "from": from_, "to": to, "cells": cells}
+
+
+@planned_once
+def _busiest(rows: DataFrame, column: str) -> DataFrame:
+    sums = rows.groupBy(column).agg(F.sum("messages").alias("messages"))
+    return sums.orderBy(F.desc("messages"), column).limit(DOMAINS)
+
+
+@planned_once
+def _between(rows: DataFrame, from_: frozenset[str], to: frozenset[str]) -> DataFrame:
+    def folded(column: str, known: frozenset[str]) -> Any:
+        return F.when(F.col(column).isin(*known), F.col(column)).otherwise(F.lit("others")).alias(column)
+
+    return (
+        rows.select(folded("from_domain", from_), folded("to_domain", to), "messages")
+        .groupBy("from_domain", "to_domain")
+        .agg(F.sum("messages").alias("messages"))
+    )
 
 
 def bars(table: StoredTable, label: str, value: str) -> Asking:
@@ -131,13 +139,18 @@ def sizes(rows: DataFrame) -> Asking:
     """
     The number of messages by size and type.
     """
-    found = yield rows.orderBy("upto", "type")
+    found = yield _by_size(rows)
     steps = sorted({row.upto for row in found})
     series: dict[str, list[int]] = defaultdict(lambda: [0] * len(steps))
     for row in found:
         series[row.type][steps.index(row.upto)] += row.messages
     labels = [f"{step} B" if step < 1024 else f"{step // 1024} KiB" for step in steps]
     return stack(labels, dict(series), "type")
+
+
+@planned_once
+def _by_size(rows: DataFrame) -> DataFrame:
+    return rows.orderBy("upto", "type")
 
 
 def graph(edges: list[Row]) -> dict[str, Any] | None:

@@ -2,9 +2,11 @@
 The report's chapters on problems: refusals, loops, unusual hours, and replayed policies.
 """
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.anomalies import MIN_DAYS, SCORE
+from msgnode.mining.execution.kept_plans import planned_once
 from msgnode.mining.report import charts
 from msgnode.mining.report.series import Series
 from msgnode.mining.report.tables import Section, Tables, table
@@ -34,14 +36,18 @@ def refusals(tables: Tables, series: Series) -> Section:
         "chart": charts.errors(series),
         "tables": [
             table(
-                tables["refusals"]
-                .rows.withColumn("code", F.nullif("code", F.lit(0)))
-                .orderBy(F.desc("number"), F.desc("last.time")),
+                _refused(tables["refusals"].rows),
                 columns,
                 weigh=("number", "messages"),
             )
         ],
     }
+
+
+@planned_once
+def _refused(rows: DataFrame) -> DataFrame:
+    code = F.nullif("code", F.lit(0))
+    return rows.withColumn("code", code).orderBy(F.desc("number"), F.desc("last.time"))
 
 
 def loops(tables: Tables, series: Series) -> Section:

@@ -5,6 +5,7 @@ The report's chapters on answers: latency, and unanswered requests.
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from msgnode.mining.execution.kept_plans import planned_once
 from msgnode.mining.report import charts
 from msgnode.mining.report.series import Series
 from msgnode.mining.report.tables import PERCENTS, Section, Tables, table
@@ -33,8 +34,8 @@ def answers(tables: Tables, series: Series) -> Section:
         "tables": [
             table(tables["latency"], [*columns, *PERCENTS], weigh=("number", "answers")),
             table(
-                _by_node(tables), [("node", "node", "text"), columns[2], *PERCENTS], "By node",
-                "The newest hour of each node.",
+                _by_node(tables["latency_by_node"].rows),
+                [("node", "node", "text"), columns[2], *PERCENTS], "By node", "The newest hour of each node.",
             ),
             table(tables["chains"], chains, "Provisional answers", "All but the last answer are provisional; "
                   "times are until the first."),
@@ -79,7 +80,7 @@ def handover(tables: Tables, series: Series) -> Section:
     }
 
 
-def _by_node(tables: Tables) -> DataFrame:
+@planned_once
+def _by_node(rows: DataFrame) -> DataFrame:
     hour = Window.partitionBy("node").orderBy(F.desc("date"), F.desc("hour"))
-    rows = tables["latency_by_node"].rows.withColumn("age", F.row_number().over(hour))
-    return rows.where("age = 1").orderBy("node")
+    return rows.withColumn("age", F.row_number().over(hour)).where("age = 1").orderBy("node")

@@ -5,10 +5,11 @@ The sections of the report in their order: what is wrong, then the chapters.
 from collections import defaultdict
 from typing import Any
 
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from msgnode.mining.execution.gathering import Asking, served
+from msgnode.mining.execution.kept_plans import planned_once
 from msgnode.mining.report import charts, findings
 from msgnode.mining.report.findings import Finding
 from msgnode.mining.report.problems import decisions, loops, refusals, unusual
@@ -97,13 +98,23 @@ def _of_findings(tables: Tables) -> list[Any]:
     """
     The queries for `_findings`.
     """
-    silent = tables["silences"].rows.where("until is not null").groupBy("node", "why")
     return [
         tables["refusals"].head(_CAUSES),
-        tables["talkers"].rows.agg(F.max("last").alias("last")),
-        silent.agg(F.count("*").alias("number"), F.sum("minutes").alias("minutes")),
+        _newest(tables["talkers"].rows),
+        _repeated(tables["silences"].rows),
         *[tables[name].head(most) for name, most in _HEADS.items()],
     ]
+
+
+@planned_once
+def _newest(talkers: DataFrame) -> DataFrame:
+    return talkers.agg(F.max("last").alias("last"))
+
+
+@planned_once
+def _repeated(silences: DataFrame) -> DataFrame:
+    ended = silences.where("until is not null").groupBy("node", "why")
+    return ended.agg(F.count("*").alias("number"), F.sum("minutes").alias("minutes"))
 
 
 def _findings(about: dict[str, Any], series: Series, messages: int, rows: list[list[Row]]) -> list[Finding]:

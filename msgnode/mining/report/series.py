@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from msgnode.mining.analyses.columns import bin_of, kind, percentiles
 from msgnode.mining.analyses.latency import latency
 from msgnode.mining.analyses.volume import ERRORS
-from msgnode.mining.execution.gathering import Asking, served
+from msgnode.mining.execution.gathering import served
+from msgnode.mining.execution.kept_plans import planned_once
 from msgnode.mining.report.steps import HOUR, LONG_SECONDS, MINUTE, Steps
 from msgnode.mining.report.tables import Tables
 
@@ -67,14 +68,15 @@ def load_series(tables: Tables, fine: dict[str, DataFrame], begin: int, end: int
     steps = Steps(begin, end) if fine else Steps(begin, end, _coarse(begin, end))
     recent = steps if fine else Steps(max(begin, end - LONG_SECONDS), end, HOUR)
     found = Series(steps, recent)
-    source = _by_minute(fine) if fine else {name: tables[name].rows for name in _SOURCES}
-    queries: dict[str, Any] = _queries(source, steps, recent) | {"totals": tables["totals"].head(MAX_TOTALS)}
-    found.lost, rows = served([_unanswered(source["answered"], steps), queries])
+    source = _by_minute(**fine) if fine else {name: tables[name].rows for name in _SOURCES}
+    queries: dict[str, Any] = _queries(steps, recent, **source)
+    rows = served(queries | {"totals": tables["totals"].head(MAX_TOTALS)})
     _fill(found, rows)
     return found
 
 
-def _queries(source: dict[str, DataFrame], steps: Steps, recent: Steps) -> dict[str, DataFrame]:
+@planned_once
+def _queries(steps: Steps, recent: Steps, **source: DataFrame) -> dict[str, DataFrame]:
     """
     A query for each series.
     """
@@ -89,6 +91,7 @@ def _queries(source: dict[str, DataFrame], steps: Steps, recent: Steps) -> dict[
         "latency": source["latency_by_hour"].select(late, *PERCENTILES),
         "by_node": source["latency_by_node"].select(late, "node", "number", *PERCENTILES),
         "handover": source["handover_by_hour"].select(late, *PERCENTILES),
+        "lost": _unanswered(source["answered"], steps),
     }
 
 
@@ -109,17 +112,18 @@ def _fill(found: Series, rows: dict[str, list[Row]]) -> None:
         found.by_node[node] = _bands(recent, own)
         found.answers[node] = _counts(recent, ((row.at, row.number) for row in own))
     found.handover = _bands(recent, rows["handover"])
+    found.lost = _lost(steps, rows["lost"])
 
 
 def _coarse(begin: int, end: int) -> int:
     return max(HOUR, Steps(begin, end).size)
 
 
-def _by_minute(fine: dict[str, DataFrame]) -> dict[str, DataFrame]:
+@planned_once
+def _by_minute(messages: DataFrame, exchanges: DataFrame) -> dict[str, DataFrame]:
     """
     The same columns as the tables have, but with `time` at the beginning of a minute.
     """
-    messages, exchanges = fine["minute_messages"], fine["minute_exchanges"]
     minute = (F.col("time") - F.col("time") % (MINUTE * 1_000_000_000)).alias("time")
     one = F.lit(1).cast("long")
     delivered = messages.where(
@@ -128,9 +132,7 @@ def _by_minute(fine: dict[str, DataFrame]) -> dict[str, DataFrame]:
     number = F.count("*").alias("number")
     binned = delivered.groupBy(minute, bin_of(F.col("micros")).alias("bin")).agg(number)
     # `latency` groups by date and hour; the minute takes the place of the hour.
-    answers = (
-        exchanges.withColumn("hour", minute).transform(latency).withColumnRenamed("hour", "time").cache()
-    )
+    answers = exchanges.withColumn("hour", minute).transform(latency).withColumnRenamed("hour", "time")
     answered = answers.where("bin is not null")
     lost = F.when(F.col("bin").isNull(), F.col("number")).otherwise(F.lit(0)).alias("unanswered")
     return {
@@ -145,19 +147,22 @@ def _by_minute(fine: dict[str, DataFrame]) -> dict[str, DataFrame]:
     }
 
 
-def _unanswered(answered: DataFrame, steps: Steps) -> Asking:
+def _unanswered(answered: DataFrame, steps: Steps) -> DataFrame:
+    """
+    For each step the requests of the types and destinations with the most unanswered ones in `all`.
+    """
     sums = [F.sum(name).alias(name) for name in ("requests", "unanswered")]
-    pair = F.concat_ws(" ", "type", "destination").alias("pair")
-    rows = answered.select(steps.column().alias("at"), pair, "requests", "unanswered")
-    worst = rows.groupBy("pair").agg(*sums).where("unanswered > 0").orderBy(F.desc("unanswered"), "pair")
-    known = [row.pair for row in (yield worst.limit(MAX_PAIRS))]
-    if not known:
-        return {}
-    found = yield rows.where(F.col("pair").isin(known)).groupBy("pair", "at").agg(*sums)
+    pair = ("type", "destination")
+    rows = answered.select(steps.column().alias("at"), *pair, "requests", "unanswered")
+    all_ = rows.groupBy(*pair).agg(F.sum("unanswered").alias("all")).where("all > 0")
+    worst = all_.orderBy(F.desc("all"), F.concat_ws(" ", *pair)).limit(MAX_PAIRS)
+    return rows.join(F.broadcast(worst), [*pair]).groupBy(*pair, "all", "at").agg(*sums)
+
+
+def _lost(steps: Steps, rows: list[Row]) -> dict[tuple[str, str], tuple[Counts, Counts]]:
     series = {}
-    for name in known:
-        own = [row for row in found if row.pair == name]
-        type, _, destination = name.partition(" ")
+    for _, type, destination in sorted({(-row["all"], row.type, row.destination) for row in rows}):
+        own = [row for row in rows if (row.type, row.destination) == (type, destination)]
         series[type, destination] = (
             _counts(steps, ((row.at, row.requests) for row in own)),
             _counts(steps, ((row.at, row.unanswered) for row in own)),

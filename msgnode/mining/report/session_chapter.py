@@ -2,13 +2,15 @@
 The report's chapters on sessions: their ends, the subscription graph, and timelines.
 """
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.sessions import STORM_LEAST, STORM_TIMES
 from msgnode.mining.execution.gathering import Asking
+from msgnode.mining.execution.kept_plans import planned_once, where
 from msgnode.mining.report import charts
 from msgnode.mining.report.series import Series
-from msgnode.mining.report.tables import PERCENTS, Section, Tables, table
+from msgnode.mining.report.tables import PERCENTS, Section, Tables, counted_rows, table
 
 EDGES = 60  # to draw
 
@@ -58,9 +60,9 @@ def sessions(tables: Tables, series: Series) -> Section:
 
 def subscriptions(tables: Tables, series: Series) -> Asking:
     [counted], busiest = yield [
-        tables["edges"].rows.agg(F.count("*").alias("number")), tables["edges"].head(EDGES)
+        counted_rows(tables["edges"].rows), tables["edges"].head(EDGES)
     ]  # fmt: skip
-    number = counted.number
+    number = counted["rows"]
     drawn = charts.graph(busiest) if number <= EDGES else None
     if number == 0:
         about = "There are none between two sessions."
@@ -95,7 +97,7 @@ def subscriptions(tables: Tables, series: Series) -> Asking:
         "tables": [
             table(tables["edges"], edges, "Publishers and subscribers", most=50),
             table(
-                tables["publications"].rows.where("unheard > 0"),
+                where(tables["publications"].rows, "unheard > 0"),
                 publications,
                 "Publications without recipients",
                 weigh=("unheard", "publications without recipients"),
@@ -126,10 +128,10 @@ def stories(tables: Tables, series: Series) -> Asking:
         ("micros", "node took", "micros"),
     ]
     rows = tables["stories"].rows
-    addresses = yield rows.select("about").distinct().orderBy("about").limit(10)
+    addresses = yield _addresses(rows)
     told = [
         table(
-            rows.where(rows.about == row.about).orderBy("time"),
+            _about(rows, row.about),
             [c for c in lines if c[0] != "recipients"],
             row.about,
         )
@@ -148,3 +150,13 @@ def stories(tables: Tables, series: Series) -> Asking:
         "and the one that sent most, in the newest hours; and the exchange with most answers.",
         "tables": told,
     }
+
+
+@planned_once
+def _addresses(rows: DataFrame) -> DataFrame:
+    return rows.select("about").distinct().orderBy("about").limit(10)
+
+
+@planned_once
+def _about(rows: DataFrame, address: str) -> DataFrame:
+    return rows.where(F.col("about") == address).orderBy("time")

@@ -24,7 +24,8 @@ class Steps:
     """
     The steps from `begin` to before `end`, both in seconds since 1970.
 
-    `size` is the length of a step in seconds. A step is known by its number since 1970.
+    `size` is the length of a step in seconds. A step is known by its number since 1970. Steps are equal that
+    give the same `column`.
     """
 
     def __init__(self, begin: int, end: int, size: int = 0) -> None:
@@ -32,6 +33,12 @@ class Steps:
         self.size = size or (MINUTE if span <= SHORT_SECONDS else HOUR if span <= LONG_SECONDS else DAY)
         self.first = begin // self.size
         self.number = max(1, -(-end // self.size) - self.first)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Steps) and (self.size, self.first) == (other.size, other.first)
+
+    def __hash__(self) -> int:
+        return hash((self.size, self.first))
 
     @property
     def unit(self) -> str:

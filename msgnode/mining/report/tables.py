@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from msgnode.mining.execution.gathering import Asking
+from msgnode.mining.execution.kept_plans import first, planned_once
 from msgnode.mining.execution.stored_table import StoredTable
 
 MAX_ROWS = 200  # rows of a table in the report
@@ -37,7 +38,7 @@ def table(
     `weigh` is a column and its noun: of a table that is cut, their sum in the rows that are not shown. If
     `rows` themselves were cut, `whole` is the number of all rows and their sum.
     """
-    found = yield rows.limit(most + 1) if isinstance(rows, DataFrame) else rows.head(most + 1)
+    found = yield first(rows, most + 1) if isinstance(rows, DataFrame) else rows.head(most + 1)
     shown = found[:most]
     is_cut = len(found) > most or (whole is not None and whole[0] > len(shown))
     more = (yield from _not_shown(rows, shown, weigh, whole)) if is_cut else ""
@@ -61,14 +62,22 @@ def _not_shown(
     """
     if whole is None:
         rows = table if isinstance(table, DataFrame) else table.rows
-        sum_ = F.coalesce(F.sum(weigh[0]), F.lit(0)) if weigh else F.lit(0)
-        [total] = yield rows.agg(F.count("*").alias("rows"), sum_.alias("sum"))
+        [total] = yield counted_rows(rows, weigh[0] if weigh else "")
         whole = total["rows"], total["sum"]
     text = f"{whole[0] - len(shown):,} more rows"
     if weigh:
         rest = whole[1] - sum(row[weigh[0]] or 0 for row in shown)
         text += f", {rest:,} {weigh[1]},"
     return f"{text} are not shown. Sorting orders the {len(shown)} shown."
+
+
+@planned_once
+def counted_rows(rows: DataFrame, weight: str = "") -> DataFrame:
+    """
+    The number of `rows`, and the `sum` of a column of them.
+    """
+    sum_ = F.coalesce(F.sum(weight), F.lit(0)) if weight else F.lit(0)
+    return rows.agg(F.count("*").alias("rows"), sum_.alias("sum"))
 
 
 def cell(row: Row, field: str, kind: str) -> Any:

@@ -1,0 +1,97 @@
+"""
+Plans that are kept: with --follow the same questions are asked again and again, and for few rows Spark takes
+longer to plan them than to answer them.
+
+Spark executes a query again with the same plan, and what the plan reads is read again. Therefore what changes
+from look to look is in files at fixed places (ChangingRows), and a function that makes a query returns the
+same query for the same arguments (planned_once).
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.types import StructType
+
+MAX_PLANS = 24  # about twice as many as a look has
+MAX_QUERIES = 128  # that one function has made
+# What keeps its rows in a plan.
+_KEEPERS = ("Exchange", "InMemoryTableScan", "Subquery", "Adaptive")
+_Build = TypeVar("_Build", bound=Callable[..., Any])
+
+_plans: dict[tuple[DataFrame, ...], DataFrame] = {}  # the newest last
+
+
+class ChangingRows:
+    """
+    Rows that are replaced from look to look, under plans that are kept.
+
+    They are in a file of this machine, which `multiLine` lets Spark read as a whole, however long it is then.
+    Java reads it once for all queries of a look.
+    """
+
+    def __init__(self, spark: SparkSession, path: Path, schema: StructType) -> None:
+        self._path = path
+        path.write_text("[]")  # for Spark to find
+        reader = spark.read.schema(schema).options(multiLine=True, mode="FAILFAST", encoding="UTF-8")
+        file: Any = reader.json(path.as_uri())
+        self._read = file._jdf.javaRDD()
+        rows = file.sparkSession._jsparkSession.createDataFrame(self._read, file._jdf.schema())
+        self.rows = DataFrame(rows, spark).coalesce(1)
+
+    def put(self, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+        """
+        Replace the rows. Returns the query for them, which is always the same.
+        """
+        self._path.write_text(json.dumps(rows), "utf-8")
+        self._read.unpersist(True)
+        self._read.cache()
+        return self.rows
+
+
+def planned_once(build: _Build) -> _Build:
+    """
+    Let a function that makes queries of its arguments return the same for the same arguments.
+    """
+    return cast(_Build, lru_cache(MAX_QUERIES)(build))
+
+
+def collected(queries: tuple[DataFrame, ...], unite: Callable[..., DataFrame]) -> list[Row]:
+    """
+    The rows of these queries, united to one. Its plan is kept for the next time.
+    """
+    kept = _plans.pop(queries, None)
+    query = unite(*queries) if kept is None else kept
+    rows = query.collect()
+    if kept is not None or reads_anew(query):
+        _plans[queries] = query
+    if len(_plans) > MAX_PLANS:
+        del _plans[next(iter(_plans))]
+    return rows
+
+
+def reads_anew(query: DataFrame) -> bool:
+    """
+    Does a second execution read everything again?
+    """
+    plan = query._jdf.queryExecution().executedPlan().toString()
+    return not any(keeper in plan for keeper in _KEEPERS)
+
+
+@planned_once
+def where(rows: DataFrame, condition: str) -> DataFrame:
+    """
+    The rows with a condition of SQL.
+    """
+    return rows.where(condition)
+
+
+@planned_once
+def first(rows: DataFrame, number: int) -> DataFrame:
+    """
+    The first rows.
+    """
+    return rows.limit(number)
