@@ -1,8 +1,9 @@
 """
 Clients that come back to this node while it is still handing their sessions over.
 
-They wait until that has ended, but not for long. Else what members send to the session that left, and what
-they send to the one that came back, cannot be told apart, and the order of their messages is lost.
+They wait until that has ended, but not for long. Otherwise the node could not distinguish what members send
+to the session that left from what they send to the one that came back, and the order of their messages is
+lost.
 """
 
 from twisted.internet.defer import Deferred

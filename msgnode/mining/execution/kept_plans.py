@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 MAX_PLANS = 24  # about twice as many as a look has
 MAX_QUERIES = 128  # that one function has made
-# What keeps its rows in a plan.
+# Operators of a plan that keep their rows.
 _KEEPERS = ("Exchange", "InMemoryTableScan", "Subquery", "Adaptive")
 _Build = TypeVar("_Build", bound=Callable[..., Any])
 
