@@ -14,6 +14,7 @@ from msgnode.structures.timeouts import Timeouts
 
 ASK_SECONDS = 0.5
 ANSWER_SECONDS = 5.0  # for which members are waited for that do not answer, if no other one holds the address
+JOIN_SECONDS = 2.0  # those who ask later ask all members again: one may have come, or bound the address
 
 Answer = tuple[str, ...] | None
 
@@ -25,17 +26,20 @@ class _Waiter(msgspec.Struct, eq=False):
 
 class _Question(msgspec.Struct, eq=False):
     address: str
+    began: float
+    asked: set[str]
     unanswered: set[str]
     held_by: list[str]
     waiters: list[_Waiter]
-    is_sure: bool = True  # was every member asked that may hold it?
+    is_sure: bool = True  # has every member that was asked answered?
     times: int = 1  # that its timeout was started
 
 
 class Questions:
     """
-    The questions under way, one for each address however often it is asked for, within a bound. A member that
-    does not answer is asked again, less and less often: it may be busy, or the question was lost.
+    The questions under way, within a bound. Those who ask for the same address at about the same time share
+    one. A member that does not answer is asked again, less and less often: it may be busy, or the question
+    was lost.
     """
 
     def __init__(
@@ -69,11 +73,10 @@ class Questions:
                 return succeed(None)
             self._last_id += 1
             id = self._last_id
-            reachable = set(self._reachable())
-            asked = {node for node in reachable if self._send(node, Ask(id, address))}
+            asked = {node for node in self._reachable() if self._send(node, Ask(id, address))}
             if not asked:
                 return succeed(None)
-            self._by_id[id] = _Question(address, asked, [], [], asked == reachable)
+            self._by_id[id] = _Question(address, self._clock.seconds(), asked, set(asked), [], [])
             self._timeouts.start(id)
             self._ids[address] = id
             self._counts.questions += 1
@@ -102,6 +105,8 @@ class Questions:
 
     def _expire(self, id: int) -> None:
         question, now = self._by_id[id], self._clock.seconds()
+        if now >= question.began + JOIN_SECONDS:
+            self._take_no_more(id, question)
         late = [waiter for waiter in question.waiters if waiter.until <= now]
         question.waiters = [waiter for waiter in question.waiters if waiter.until > now]
         if question.held_by or not question.waiters:
@@ -118,13 +123,18 @@ class Questions:
         for waiter in late:
             waiter.done.callback(None)
 
+    def _take_no_more(self, id: int, question: _Question) -> None:
+        if self._ids.get(question.address) == id:
+            del self._ids[question.address]
+
     def _finish(self, id: int) -> None:
         question = self._by_id.pop(id)
-        del self._ids[question.address]
+        self._take_no_more(id, question)
         self._timeouts.cancel(id)
         found = tuple(sorted(question.held_by))
+        is_sure = question.is_sure and question.asked.issuperset(self._reachable())
         for waiter in question.waiters:
-            waiter.done.callback(found if found or question.is_sure else None)
+            waiter.done.callback(found if found or is_sure else None)
 
     def stop(self) -> None:
         """

@@ -609,6 +609,41 @@ def test_question_that_is_lost_is_asked_again():
     assert asked.result == (B,)
 
 
+def test_member_that_was_not_asked_may_hold_the_address():
+    """
+    If a member's link is back when the others have answered, it is not known that nobody holds the address.
+    """
+    cluster, a, _, c = directories(A, B, C)
+    c.bound.add(ONE)
+    cluster.cut(A, C)
+    cluster.run(20)
+    cluster.stop(B)
+    asked = a.directory.ask(ONE)
+    cluster.run(1)
+    cluster.restore(A, C)
+    cluster.resume(B)
+    cluster.run(0.5)
+
+    assert asked.called
+    assert asked.result in (None, (C,))
+
+
+def test_lasting_question_is_not_joined_for_ever():
+    """
+    Those who ask some seconds later ask all members again, and get an answer although one is silent.
+    """
+    cluster, a, b, _ = directories(A, B, C)
+    cluster.stop(C)
+    a.directory.ask(ONE)
+    cluster.run(4)
+    b.bound.add(ONE)
+
+    asked = a.directory.ask(ONE)
+    cluster.run(0.6)
+
+    assert asked.result == (B,)
+
+
 @pytest.mark.parametrize("seconds", [5, 2])
 def test_question_without_an_answer_says_that_nothing_is_known(seconds):
     """
