@@ -109,11 +109,12 @@ class Acknowledgements:
 
 class _Round(msgspec.Struct, eq=False):
     missing: set[str]
-    waiters: list[Deferred[bool]]
+    waiters: list[tuple[str, Deferred[bool]]]  # with their nodes
     timer: IDelayedCall
     asked: list[str]
     late: set[str]  # the members that are away
     is_slow: bool = False  # has a member not answered in time that is not away?
+    owed: set[str] = set()  # nodes for which a member without a link to them has something
 
 
 class Flushing:
@@ -178,10 +179,11 @@ class Flushing:
         if self._round is not None or not self._next:
             return
         asked = dict.fromkeys(node for node, _ in self._next[:MAX_ASKED])
-        waiters, rest = [], []
+        waiters: list[tuple[str, Deferred[bool]]] = []
+        rest = []
         for node, done in self._next:
             if node in asked:
-                waiters.append(done)
+                waiters.append((node, done))
             else:
                 rest.append((node, done))
         self._next = rest
@@ -195,7 +197,7 @@ class Flushing:
             self._ask(node)
         others = [node for node in asked if node in up]
         acknowledged = self._acknowledged(others).addCallback(lambda done: False)
-        acknowledged.addCallback(self._heard, own, self._last_id)
+        acknowledged.addCallback(self._heard, own, self._last_id, ())
 
     def _ask(self, node: str) -> None:
         if self._round is not None and node in self._round.missing:
@@ -203,14 +205,15 @@ class Flushing:
             self.send(node, Flush(self._last_id, others))
 
     def answered(self, node: str, flushed: Flushed) -> None:
-        self._heard(flushed.late, node, flushed.id)
+        self._heard(flushed.late, node, flushed.id, flushed.owes)
 
     def member_up(self, node: str) -> None:
         self._ask(node)
 
-    def _heard(self, is_late: bool, node: str, id: int) -> None:
+    def _heard(self, is_late: bool, node: str, id: int, owed: Iterable[str]) -> None:
         if self._round is not None and id == self._last_id:
             self._round.is_slow |= is_late
+            self._round.owed.update(owed)
             self._round.missing.discard(node)
             if not self._round.missing:
                 self._end()
@@ -230,8 +233,8 @@ class Flushing:
             ended.timer.cancel()
         if self._next:
             self._clock.callLater(0, self._begin)
-        for done in ended.waiters:
-            done.callback(bool(ended.late) or ended.is_slow)
+        for node, done in ended.waiters:
+            done.callback(bool(ended.late) or ended.is_slow or node in ended.owed)
 
     def asked(self, node: str, flush: Flush) -> None:
         """
@@ -239,9 +242,11 @@ class Flushing:
         """
         others = {node, *flush.nodes} - {self._members.node}
         reached = others.intersection(self._members.up())
-        owes = any(self._owes(each) for each in others - reached)
+        owed = {each for each in others - reached if self._owes(each)}
         done = self._in_time(self._acknowledged(reached), FLUSH_SECONDS)
-        done.addCallback(lambda is_late: self.send(node, Flushed(flush.id, is_late or owes)))
+        done.addCallback(
+            lambda is_late: self.send(node, Flushed(flush.id, is_late or node in owed, sorted(owed - {node})))
+        )
 
     def stop(self) -> None:
         self._next = []

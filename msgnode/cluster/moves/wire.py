@@ -143,11 +143,13 @@ class Flush(Statement, tag="flush"):
 
 class Flushed(Statement, tag="flushed"):
     """
-    All that the sender had sent when it was asked is acknowledged, unless it is `late`.
+    All that the sender had sent when it was asked is acknowledged, unless it is `late`. It has no link to the
+    nodes that it owes something.
     """
 
     id: Counter
     late: bool = False
+    owes: Annotated[list[Node], Meta(max_length=64)] = []
 
 
 class Introduction(Statement, tag="introduction"):

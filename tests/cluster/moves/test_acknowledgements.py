@@ -100,8 +100,10 @@ def test_a_member_that_does_not_answer_is_asked_again():
     assert 10 < streams.asked["a"] < 30
 
 
-@pytest.mark.parametrize(("asker", "others"), [("b", []), ("a", ["b"])])
-def test_what_is_for_a_node_without_a_link_is_late(asker: str, others: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("asker", "others", "said"), [("b", [], Flushed(2, True)), ("a", ["b"], Flushed(2, False, ["b"]))]
+)
+def test_what_is_for_a_node_without_a_link_is_late(asker: str, others: list[str], said: Flushed) -> None:
     """
     A node that is asked does not wait for the node that asks, or for another one, while it has no link there;
     and says so if it has sent it something that has not come.
@@ -120,4 +122,28 @@ def test_what_is_for_a_node_without_a_link_is_late(asker: str, others: list[str]
     streams.sent.update("b")
     flushing.asked(asker, Flush(2, others))
 
-    assert answers == [Flushed(1, False), Flushed(2, True)]
+    assert answers == [Flushed(1, False), said]
+
+
+def test_what_is_owed_to_one_new_holder_does_not_make_another_late():
+    """
+    Of two sessions that move at the same time, the one waits whose new node a member cannot reach.
+    """
+    cluster = MemoryCluster()
+    members, other = cluster.start("me"), cluster.start("a")
+    for each in (members, other):
+        each.listener = MemberRequests(each, cluster.clock)
+    cluster.connect()
+    flushing = Flushing(members, cluster.clock)
+    asked: list[AnyStatement] = []
+    flushing.send = lambda node, statement: asked.append(statement)
+    late: dict[str, bool] = {}
+    for node in ("b", "c"):
+        flushing.flush(node).addCallback(lambda is_late, node: late.update({node: is_late}), node)
+    cluster.clock.advance(0)
+
+    flushing.answered("a", Flushed(1, False, ["b"]))
+
+    assert asked == [Flush(1, ["b", "c"])]
+    assert late == {"b": True, "c": False}
+    assert not flushing.is_slow
