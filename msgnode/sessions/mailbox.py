@@ -22,6 +22,7 @@ from msgnode.sessions.queue import FOREVER, MessageQueue, QueuedMessage, default
 
 log = Logger()
 
+GIVEN_SECONDS = 15.0  # for another node to say that it has a message; then that may have been killed
 ARRIVING_KEYS = 1 << 32  # keys for the messages that arrive from another node
 
 
@@ -149,6 +150,7 @@ class Mailbox:
         "_behind",
         "_behind_key",
         "_given_key",
+        "_given_until",
         "_has_late",
         "_host",
         "_late_key",
@@ -180,6 +182,7 @@ class Mailbox:
         self._has_late = False  # did such a message come since the arrival began
         self._behind_key = 0  # of the last message behind those that arrive; 0: none arrive
         self._given_key = 0  # up to there another node may have the messages, and answers for them
+        self._given_until = 0.0  # as long as that is waited for
         self._host = host
 
     # -- the queue -------------------------------------------------------------
@@ -331,10 +334,8 @@ class Mailbox:
         """
         Drops the messages whose time to live has ended; the senders that asked get receipts.
         """
-        now, given = self._host.now(), self._given_key
-        for kept in (
-            self._queue.remove(lambda each: each.until <= now and each.key > given) if self._queue else ()
-        ):
+        now = self._host.now()
+        for kept in self._queue.remove(lambda each: self._expires_at(each) <= now) if self._queue else ():
             self._expire(kept)
 
     def next_expiry(self) -> float | None:
@@ -342,7 +343,10 @@ class Mailbox:
         The expiry time of the next message whose sender asked for a receipt.
         """
         asked = [kept for kept in self._queue or () if kept.asker and kept.until != FOREVER]
-        return min([kept.until for kept in asked if kept.key > self._given_key], default=None)
+        return min(map(self._expires_at, asked), default=None)
+
+    def _expires_at(self, kept: QueuedMessage) -> float:
+        return kept.until if kept.key > self._given_key else max(kept.until, self._given_until)
 
     def _expire(self, kept: QueuedMessage) -> None:
         self._host.counts.stale += 1
@@ -720,9 +724,9 @@ class Mailbox:
     def give(self, key: int) -> None:
         """
         Messages up to that key are on their way to another node, and do not expire here, because it answers
-        for those that expire there; 0: none are.
+        for those that expire there; 0: none are. If it does not take them in GIVEN_SECONDS, they expire here.
         """
-        self._given_key = key
+        self._given_key, self._given_until = key, self._host.now() + GIVEN_SECONDS
 
     def hand_over(self, key: int) -> None:
         """

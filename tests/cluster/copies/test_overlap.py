@@ -269,3 +269,15 @@ class GivenTests(OverlapCase):
 
         self.assertEqual((1, []), (len(given), before))
         self.assertEqual(([], 404), (again, self.first.ann.got[-1]["body"]["code"]))
+
+    def test_request_that_expires_is_answered_if_the_new_holder_never_takes_it(self) -> None:
+        """
+        A node that was killed while messages were on their way to it does not answer for them.
+        """
+        self.first.node.config.routing.reply_unknown = True
+        self.first.ann.tell({"id": 7, "type": "read", "from": ANN, "to": BOB, "body": {}, "ttl": 10})
+        self.first.local.messages(RELEASE, 0, 1_000_000)
+
+        self.first.node.clock.pump([1] * 20)
+
+        self.assertEqual(404, self.first.ann.got[-1]["body"]["code"])
