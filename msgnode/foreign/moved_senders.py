@@ -14,6 +14,7 @@ from msgnode.foreign.stubs import ForeignStubs
 from msgnode.protocol.errors import Rejected
 
 SUBJECT = "moved-senders"
+MOST_TOLD = 500  # addresses of one notice
 
 
 class Moved(msgspec.Struct, array_like=True):
@@ -41,9 +42,10 @@ class MovedSenders:
         stubs.moved_here = self._tell
 
     def _tell(self, domain: str, addresses: list[str]) -> None:
-        body = msgspec.msgpack.encode(Moved(domain, addresses))
-        for node in self._requests.up:
-            self._requests.ask(node, SUBJECT, body).addErrback(_ignore)
+        for at in range(0, len(addresses), MOST_TOLD):
+            body = msgspec.msgpack.encode(Moved(domain, addresses[at : at + MOST_TOLD]))
+            for node in self._requests.up:
+                self._requests.ask(node, SUBJECT, body).addErrback(_ignore)
 
     def _heard(self, node: str, body: bytes) -> bytes:
         moved = _moved.decode(body)
