@@ -68,6 +68,7 @@ class LocalSessions:
         self._refused = refused
         self._copy_id = copy_id
         self._leaving: dict[bytes, Session] = {}
+        self._stays: dict[str, list[int]] = {}  # the sids of these, by name
         self._arriving: dict[str, Session] = {}  # by handover: where its messages go
         self._left_bindings: dict[bytes, dict[str, int]] = {}  # of those that came back here meanwhile
         self._flushing: dict[bytes, bool] = {}  # has all that was sent to it here arrived?
@@ -91,7 +92,7 @@ class LocalSessions:
         self.absent.restored()
         for session in self._sessions.released.values():
             if session.move is not None:
-                self._leaving[bytes.fromhex(session.move.id)] = session
+                self._begin_leaving(bytes.fromhex(session.move.id), session)
                 self._watch(session)
         last = {release.name: release.id for release in self.releases()}
         for id, session in self._leaving.items():
@@ -144,6 +145,18 @@ class LocalSessions:
         for id, session in self._leaving.items():
             if session.runtime == name and id not in self._left_bindings:
                 self._leave_routes(id, session)
+
+    def _begin_leaving(self, id: bytes, session: Session) -> None:
+        self._leaving[id] = session
+        self._stays.setdefault(session.runtime, []).append(session.sid)
+
+    def _end_leaving(self, id: bytes) -> Session:
+        session = self._leaving.pop(id)
+        stays = self._stays[session.runtime]
+        stays.remove(session.sid)
+        if not stays:
+            del self._stays[session.runtime]
+        return session
 
     def _leave_routes(self, id: bytes, session: Session) -> None:
         self._left_bindings[id] = dict(session.bindings)
@@ -215,7 +228,7 @@ class LocalSessions:
         self._sessions.release(session, closing or SUPERSEDED)
         if closing is not None:
             self._handed_over.add(release.id)
-        self._leaving[release.id] = session
+        self._begin_leaving(release.id, session)
         self._released_at[release.id] = session.mailbox.last_key
         if (
             session.mailbox.overlap is None
@@ -234,7 +247,7 @@ class LocalSessions:
         """
         The release could not be written: the session stays.
         """
-        del self._leaving[release.id]
+        self._end_leaving(release.id)
         del self._released_at[release.id]
         self._marks_at.pop(release.id, None)
         assert session.move is not None
@@ -333,10 +346,10 @@ class LocalSessions:
     def _is_late_for(self, session: Session) -> bool:
         """
         May something that is late be for the session? What members have sent that were away all the time is
-        not.
+        not, also while it was here before: what they sent then may still come, and is for it.
         """
-        late = self.late_members()
-        return late is None or any(self.absent.knew(node, session.sid) for node in late)
+        late, first = self.late_members(), min(self._stays[session.runtime])
+        return late is None or any(self.absent.knew(node, first) for node in late)
 
     def _ask_again(self, release: Release) -> None:
         """
@@ -362,7 +375,7 @@ class LocalSessions:
         return release.id in self._late
 
     def discard(self, release: Release) -> None:
-        session = self._leaving.pop(release.id)
+        session = self._end_leaving(release.id)
         self._handed_over.discard(release.id)
         self._left_bindings.pop(release.id, None)
         self._flushing.pop(release.id, None)

@@ -192,7 +192,7 @@ class Moves:
         """
         Ask for a session that a client has opened here; None if no other member is known to hold it. `found`
         are members that said so when they were asked. The result comes after 2 s without a sign of the
-        holder, 10 at most, and 3 more if the session is being handed over from here; it never fails.
+        holder, 6 at most, and 3 more if the session is being handed over from here; it never fails.
         """
         if self._goes_on(name):
             return self._returns.wait(name).addCallback(lambda done: self._take_back(name, claim, found))

@@ -12,7 +12,7 @@ from msgnode.cluster.moves.wire import Answer, AnyStatement, Take
 from msgnode.structures.timeouts import Timeouts
 
 TAKE_SECONDS = 2.0  # without a sign of the holder
-MOST_SECONDS = 10.0  # with signs of it
+MOST_SECONDS = 6.0  # with signs of it; with RETURN_SECONDS less than clients wait (client/connection.py)
 RETRY_SECONDS = 0.1
 NOT_HERE = 404
 

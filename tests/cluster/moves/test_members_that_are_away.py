@@ -60,6 +60,22 @@ def test_what_an_absent_member_had_sent_follows_the_session_once(world: World) -
     assert once(world) == world.got()
 
 
+def test_what_an_absent_member_had_sent_follows_a_session_that_was_there_twice(world: World) -> None:
+    """
+    The session has gone back to the holder to which the member had sent, and has left that again.
+    """
+    for node in (C, A):
+        world.bob.connect(node)
+        world.run(5)
+    world.slow.clear()
+    world.start(B)
+    world.run(1)
+
+    world.heal()
+
+    assert once(world) == world.got()
+
+
 def test_client_does_not_wait_for_an_absent_member(world: World) -> None:
     """
     What is sent to the session at its new node comes at once.
