@@ -167,7 +167,9 @@ class LabelActions(Service):
                     )
                     details["dropped"] = oldest
             if labels or before:
-                now, who = self._inspector.facts.wall(), call.operator.name
+                known, who = self._rows.get(runtime), call.operator.name
+                after = known.time + 0.001 if known is not None else 0.0  # of a node whose clock is ahead
+                now = max(self._inspector.facts.wall(), after)
                 self._rows[runtime] = LabelRow(runtime, labels, body.reason, who, now)
             done = self._file.save().addErrback(not_kept)
             return done.addCallback(lambda saved: details)
