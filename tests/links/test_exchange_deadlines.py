@@ -5,8 +5,9 @@ Senders whose message got lost with the other node: each is answered at its dead
 from typing import Any
 
 import pytest
+from twisted.internet.task import Clock
 
-from msgnode.links.exchange.awaited import AwaitedAnswers, Sent
+from msgnode.links.exchange.awaited import LATE_SECONDS, AwaitedAnswers, Sent
 from msgnode.links.exchange.passing.origins import REDIRECTS
 from msgnode.links.stream.streams import ACKNOWLEDGED
 from msgnode.protocol.message import Message
@@ -186,6 +187,25 @@ def test_long_names_count_more():
         table.put(Sent(message, 1, False, "n", 10.0))
 
     assert len(table) == 100 // (1 + 3000 // 512)
+
+
+def test_answers_to_a_session_are_examined_while_one_may_be_too_late():
+    """
+    A session that was answered in place of a recipient is one whose answers the data plane does not repeat:
+    the recipient's own may still come, from a client of this node, too.
+    """
+    clock = Clock()
+    table = AwaitedAnswers(lambda node: False, clock.seconds)
+    sent = Sent(Message(7, "read", BOB, "hyperty://a.example/ann"), 1, False, "n", 10.0)
+    table.put(sent)
+    table.drop(sent)
+    before = table.awaits(1, BOB)
+
+    table.told(sent, BOB)
+
+    assert (before, table.awaits(1, BOB), table.awaits(2, BOB)) == (False, True, False)
+    clock.advance(LATE_SECONDS + 1)
+    assert not table.awaits(1, BOB)
 
 
 @pytest.mark.parametrize("code", [100, 200])

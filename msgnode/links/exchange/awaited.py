@@ -88,6 +88,12 @@ class ToldRequests:
         """
         return self._is_any_unknown or self._of.get(sid) is not None
 
+    def has(self, sid: int) -> bool:
+        """
+        Is a request of that session known?
+        """
+        return any(digest in self._told for digest in reversed(self._of.get(sid) or ()))
+
     def of(self, sid: int) -> list[bytes]:
         """
         The requests of that session, oldest first.
@@ -239,9 +245,9 @@ class AwaitedAnswers:
 
     def awaits(self, sid: int, to: str) -> bool:
         """
-        Does the session with that sid wait for an answer of the address?
+        Does the session with that sid wait for an answer of the address, or may one come that is too late?
         """
-        return any(asked == to for _, (_, asked) in self._table.of(sid, sid))
+        return self.in_place.has(sid) or any(asked == to for _, (_, asked) in self._table.of(sid, sid))
 
     def told(self, sent: Sent, to: str) -> None:
         """
