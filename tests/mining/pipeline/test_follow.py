@@ -21,10 +21,11 @@ class Following:
     A process that looks at a log again and again.
     """
 
-    def __init__(self, spark, runs):
+    def __init__(self, spark, runs, keep=0):
         self.output = Output(spark, str(runs.out))
         self.batches = Batches(spark, self.output, QUESTIONS, (), StructType([]), list().append)
-        self.ingest, self.logs = Ingest(self.output, self.batches), LogFiles(spark, str(runs.logs))
+        self.ingest = Ingest(self.output, self.batches, keep=keep)
+        self.logs = LogFiles(spark, str(runs.logs))
 
     def look(self, overwrite=False):
         """
@@ -77,3 +78,20 @@ def test_sums_in_memory_do_not_outlive_a_run_of_another_process(spark, tmp_path)
 
     assert made == found
     assert at_once(spark, tmp_path / "once", runs) == answers
+
+
+def test_lines_of_a_batch_across_the_days_that_are_kept_are_counted_again(spark, tmp_path):
+    """
+    When a later look removes a day of a batch, its count is that of the lines which are left.
+    """
+    runs = Runs(spark, tmp_path / "runs")
+    for hour in (0, 1, 24, 25):
+        runs.write(hour)
+    following = Following(spark, runs, keep=2)
+    before, _ = following.look()
+    runs.write(48)
+
+    after, _ = following.look()
+
+    assert [12, 4] == [batch.lines for batch in before.batches]
+    assert [4, 4, 4] == [batch.lines for batch in after.batches]
