@@ -122,8 +122,7 @@ class Output:
         """
         text = self.files.read(CHECKPOINT)
         if text != self._saved:  # another run has been here, and numbers may mean other parts
-            self._at_hand.clear()
-            self._reads.clear()
+            self.let_go()
         try:
             found = load(text)
         except (ValueError, KeyError, TypeError) as why:
@@ -136,6 +135,13 @@ class Output:
             )
         self._use(found)
         return found
+
+    def let_go(self) -> None:
+        """
+        Forget the sums in memory, and which files there are.
+        """
+        self._at_hand.clear()
+        self._reads.clear()
 
     def _use(self, checkpoint: Checkpoint) -> None:
         """
