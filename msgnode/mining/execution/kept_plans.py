@@ -37,7 +37,7 @@ class ChangingRows:
         self._path = path
         path.write_text("[]")  # for Spark to find
         reader = spark.read.schema(schema).options(multiLine=True, mode="FAILFAST", encoding="UTF-8")
-        file: Any = reader.json(path.as_uri())
+        file: Any = reader.json(f"file://{path.absolute()}")  # Hadoop does not decode what a URI encodes
         self._read = file._jdf.javaRDD()
         rows = file.sparkSession._jsparkSession.createDataFrame(self._read, file._jdf.schema())
         self.rows = DataFrame(rows, spark).coalesce(1)
