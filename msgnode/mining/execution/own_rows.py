@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from msgnode.mining.execution.gathering import gather
-from msgnode.mining.execution.kept_plans import ChangingRows
+from msgnode.mining.execution.kept_plans import ChangingRows, forget
 
 
 class OwnRows:
@@ -29,6 +29,14 @@ class OwnRows:
         self._spark = spark
         self._directory: TemporaryDirectory[str] | None = None
         self._changing: dict[tuple[str, StructType], ChangingRows] = {}
+
+    def begin_look(self) -> None:
+        """
+        Begin a look. The queries of the first hold its rows, and are not asked again.
+        """
+        self.looks += 1
+        if self.looks == 2:
+            forget()
 
     def query(self, name: str, schema: StructType, rows: Sequence[dict[str, Any]]) -> DataFrame:
         """
