@@ -4,6 +4,7 @@
 
 import json
 import logging
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -111,7 +112,7 @@ def mine(
         raise click.BadParameter(f"{end} is not after {begin}", param_hint="--to")
     if not verbose:
         logging.disable(logging.CRITICAL)  # Py4J logs tracebacks at an interrupt
-    with told(as_json, verbose):
+    with _ended_by_signal(), told(as_json, verbose):
         from msgnode.mining.mined.directory import MinedDirectory
         from msgnode.mining.pipeline.run import MiningRun
         from msgnode.mining.pipeline.spark import session
@@ -137,6 +138,18 @@ def mine(
                 _follow(run, shown, partial(time.sleep, every))
 
 
+@contextmanager
+def _ended_by_signal() -> Iterator[None]:
+    """
+    SIGTERM is as Ctrl-C: temporary files are removed.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _follow(run: "Callable[[], Result]", shown: "Callable[[Result], None]", wait: Callable[[], None]) -> None:
     """
     Run again after each wait, until Ctrl-C, and show what was new.
@@ -154,6 +167,8 @@ def _follow(run: "Callable[[], Result]", shown: "Callable[[Result], None]", wait
         except KeyboardInterrupt:
             return
         except Exception as why:
+            if _was_interrupted(why):
+                return
             sentence = _sentence(why)
             if not sentence or isinstance(why, OutputRefused):
                 raise

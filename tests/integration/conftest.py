@@ -36,6 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Long files first; the others keep their order.
     """
     place = {HERE / name: number for number, name in enumerate(LONG)}
+    assert all(path.exists() for path in place), "a name in LONG is of no file"
     items.sort(key=lambda item: place.get(item.path, len(LONG)))
 
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from msgnode.mining.pipeline.run import MiningRun, Options
 from tests.integration.process import Lines, NodeProcess
 
@@ -73,9 +75,10 @@ def test_recorded(spark, tmp_path):
     assert {ANN, BOB} & {row["session"] for row in rows(spark, tmp_path / "out", "stories")}
 
 
-def test_interrupt_of_a_run_that_is_not_done(tmp_path):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_of_a_run_that_is_not_done(tmp_path, sent):
     """
-    Ctrl-C before the report is there is exit code 130, without a traceback.
+    Ctrl-C or SIGTERM before the report is there is exit code 130, without a traceback.
     """
     logs = Path(__file__).parents[1] / "fixtures/0.1.0"
     command = [str(Path(sys.executable).with_name("msgnode")), "mine", str(logs)]
@@ -84,7 +87,7 @@ def test_interrupt_of_a_run_that_is_not_done(tmp_path):
     ) as process:
         assert process.stderr is not None
         first = process.stderr.readline()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         rest = process.stderr.read()
 
     assert 130 == process.returncode, first + rest

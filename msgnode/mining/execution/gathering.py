@@ -36,14 +36,15 @@ def in_parallel(work: Callable[[Any], None], each: Iterable[Any]) -> None:
             done.result()
 
 
-def gather(queries: Sequence[DataFrame]) -> list[list[dict[str, Any]]]:
+def gather(queries: Sequence[DataFrame], again: bool = True) -> list[list[dict[str, Any]]]:
     """
-    The rows of each query in its order, as dictionaries without what is null.
+    The rows of each query in its order, as dictionaries without what is null; `again` if these are asked in
+    later looks, too.
     """
     found: list[list[dict[str, Any]]] = [[] for _ in queries]
     if not queries:
         return found
-    for number, text in collected(tuple(queries), _as_text):
+    for number, text in collected(tuple(queries), _as_text, again):
         found[number].append(json.loads(text))
     return found
 

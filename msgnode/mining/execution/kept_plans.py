@@ -8,6 +8,7 @@ same query for the same arguments (planned_once).
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +24,8 @@ _KEEPERS = ("Exchange", "InMemoryTableScan", "Subquery", "Adaptive")
 _Build = TypeVar("_Build", bound=Callable[..., Any])
 
 _plans: dict[tuple[DataFrame, ...], DataFrame] = {}  # the newest last
+_forgets: list[Callable[[], None]] = []  # one for each function that keeps its queries
+uses: Counter[str] = Counter()  # executions, by `planned` or `kept`: where their plan was from
 
 
 class ChangingRows:
@@ -37,7 +40,7 @@ class ChangingRows:
         self._path = path
         path.write_text("[]")  # for Spark to find
         reader = spark.read.schema(schema).options(multiLine=True, mode="FAILFAST", encoding="UTF-8")
-        file: Any = reader.json(path.as_uri())
+        file: Any = reader.json(f"file://{path.absolute()}")  # Hadoop does not decode what a URI encodes
         self._read = file._jdf.javaRDD()
         rows = file.sparkSession._jsparkSession.createDataFrame(self._read, file._jdf.schema())
         self.rows = DataFrame(rows, spark).coalesce(1)
@@ -56,17 +59,31 @@ def planned_once(build: _Build) -> _Build:
     """
     Let a function that makes queries of its arguments return the same for the same arguments.
     """
-    return cast(_Build, lru_cache(MAX_QUERIES)(build))
+    kept = lru_cache(MAX_QUERIES)(build)
+    _forgets.append(kept.cache_clear)
+    return cast(_Build, kept)
 
 
-def collected(queries: tuple[DataFrame, ...], unite: Callable[..., DataFrame]) -> list[Row]:
+def forget() -> None:
     """
-    The rows of these queries, united to one. Its plan is kept for the next time.
+    Forget all plans and queries: those that hold rows, or those of a session that ends.
+    """
+    _plans.clear()
+    for each in _forgets:
+        each()
+
+
+def collected(
+    queries: tuple[DataFrame, ...], unite: Callable[..., DataFrame], again: bool = True
+) -> list[Row]:
+    """
+    The rows of these queries, united to one. Its plan is kept for the next time, unless there is none.
     """
     kept = _plans.pop(queries, None)
     query = unite(*queries) if kept is None else kept
     rows = query.collect()
-    if kept is not None or reads_anew(query):
+    uses["planned" if kept is None else "kept"] += 1
+    if kept is not None or (again and reads_anew(query)):
         _plans[queries] = query
     if len(_plans) > MAX_PLANS:
         del _plans[next(iter(_plans))]

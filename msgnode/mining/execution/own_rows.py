@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from msgnode.mining.execution.gathering import gather
-from msgnode.mining.execution.kept_plans import ChangingRows
+from msgnode.mining.execution.kept_plans import ChangingRows, forget
 
 
 class OwnRows:
@@ -27,8 +27,16 @@ class OwnRows:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._directory = TemporaryDirectory(prefix="msgnode-mine-")
+        self._directory: TemporaryDirectory[str] | None = None
         self._changing: dict[tuple[str, StructType], ChangingRows] = {}
+
+    def begin_look(self) -> None:
+        """
+        Begin a look. The queries of the first hold its rows, and are not asked again.
+        """
+        self.looks += 1
+        if self.looks == 2:
+            forget()
 
     def query(self, name: str, schema: StructType, rows: Sequence[dict[str, Any]]) -> DataFrame:
         """
@@ -36,10 +44,22 @@ class OwnRows:
         """
         if self.looks < 2:
             return self.constant(schema, rows)
+        directory = self._existing()
         if (name, schema) not in self._changing:
-            path = Path(self._directory.name) / f"{len(self._changing)}.json"
+            path = directory / f"{len(self._changing)}.json"
             self._changing[name, schema] = ChangingRows(self._spark, path, schema)
         return self._changing[name, schema].put(rows)
+
+    def _existing(self) -> Path:
+        """
+        The directory for rows; another, with other queries, if it was removed.
+        """
+        if self._directory is None or not Path(self._directory.name).is_dir():
+            if self._directory is not None:
+                self._directory.cleanup()
+            self._directory = TemporaryDirectory(prefix="msgnode-mine-")
+            self._changing.clear()
+        return Path(self._directory.name)
 
     def constant(self, schema: StructType, rows: Sequence[dict[str, Any]]) -> DataFrame:
         """

@@ -120,14 +120,20 @@ class Batches:
         The same for all analyses. Few rows are read once: to open the files for each analysis costs more.
         """
         found = self._sources(batches, last)
-        self._held = []
+        self.let_go()
         if not self._in_one or sum(batch.bytes for batch in batches) > FEW_BYTES:
             return found
-        self._held = batches
-        self._held_rows = self._output.own.in_memory(
-            {name: found[name] for name in _STORED}, keep=last is not None
-        )
-        return _by_kind(*self._held_rows)
+        rows = self._output.own.in_memory({name: found[name] for name in _STORED}, keep=last is not None)
+        if last is None:  # a part is summed up once
+            return _kinds(*rows)
+        self._held, self._held_rows = batches, rows
+        return _by_kind(*rows)
+
+    def let_go(self) -> None:
+        """
+        Forget the rows in memory: batches change.
+        """
+        self._held, self._held_rows = [], []
 
     def merge_batches(self, one: Batch, batches: list[Batch]) -> None:
         """
@@ -150,7 +156,7 @@ class Batches:
         """
         Count the lines of a batch of which some days were removed, and store its invalid lines again.
         """
-        batch.lines = self.lines([batch]).count()
+        batch.lines = where(self._stored([batch]), _VALID).count()
         if batch.bad:
             named = F.regexp_extract("path", r"-(\d{8}T\d{2})\.jsonl", 1)
             since = time.strftime("%Y%m%dT%H", time.gmtime(self.since * 3600))
@@ -303,8 +309,7 @@ class Batches:
         return None if before is None else self._rows(name, [before]).where("open")
 
 
-@planned_once
-def _by_kind(lines: DataFrame, exchanges: DataFrame, lives: DataFrame) -> dict[Source, DataFrame]:
+def _kinds(lines: DataFrame, exchanges: DataFrame, lives: DataFrame) -> dict[Source, DataFrame]:
     return {
         "lines": lines,
         "messages": lines.where("kind = 'message'"),
@@ -312,6 +317,9 @@ def _by_kind(lines: DataFrame, exchanges: DataFrame, lives: DataFrame) -> dict[S
         "exchanges": exchanges,
         "lives": lives,
     }
+
+
+_by_kind = planned_once(_kinds)
 
 
 @planned_once

@@ -92,7 +92,7 @@ class Output:
         """
         Load the checkpoint, or make a new one. OutputRefused if the directory has something else.
         """
-        self.own.looks += 1
+        self.own.begin_look()
         where = self.files.where
         names = [name for name in self.files.names() if not name.startswith(".")]
         if overwrite:
@@ -122,8 +122,7 @@ class Output:
         """
         text = self.files.read(CHECKPOINT)
         if text != self._saved:  # another run has been here, and numbers may mean other parts
-            self._at_hand.clear()
-            self._reads.clear()
+            self.let_go()
         try:
             found = load(text)
         except (ValueError, KeyError, TypeError) as why:
@@ -136,6 +135,13 @@ class Output:
             )
         self._use(found)
         return found
+
+    def let_go(self) -> None:
+        """
+        Forget the sums in memory, and which files there are.
+        """
+        self._at_hand.clear()
+        self._reads.clear()
 
     def _use(self, checkpoint: Checkpoint) -> None:
         """
@@ -298,7 +304,7 @@ class Output:
                 name: StoredTable(
                     schemas[name], partial(self.own.query, places[name], schemas[name], values), values
                 )
-                for name, values in self._written_at_once(found, places).items()
+                for name, values in self._written_at_once(found, places, again=True).items()
             }
         self._write_each(found, places)
         return {
@@ -318,14 +324,14 @@ class Output:
         in_parallel(write, found)
 
     def _written_at_once(
-        self, found: dict[str, DataFrame], places: dict[str, str]
+        self, found: dict[str, DataFrame], places: dict[str, str], again: bool
     ) -> dict[str, list[dict[str, Any]]]:
         """
         Write results in one execution, and return their rows.
         """
         from msgnode.mining.execution.arrow_tables import parquet_of, table_of  # a cluster does without
 
-        values = dict(zip(found, gather(list(found.values())), strict=True))
+        values = dict(zip(found, gather(list(found.values()), again), strict=True))
         for name, rows in found.items():
             self.files.write_bytes(f"{places[name]}/{_FILE}", parquet_of(table_of(values[name], rows.schema)))
         return values
@@ -341,7 +347,7 @@ class Output:
         if size > FEW_BYTES or not in_one_partition(self._spark):
             self._write_each(found, places)
             return
-        for name, values in self._written_at_once(found, places).items():
+        for name, values in self._written_at_once(found, places, again=False).items():
             schema = found[name].schema
             self._at_hand[places[name]] = StoredTable(
                 schema, partial(self.own.constant, schema, values), values

@@ -118,8 +118,12 @@ class MiningRun:
         """
         begun = time.monotonic()
         logs = self._logs.logs()
-        with self._output.exclusive(make=bool(logs)):
-            result = self._taken(logs)
+        try:
+            with self._output.exclusive(make=bool(logs)):
+                result = self._taken(logs)
+        except BaseException:
+            self._output.let_go()  # nobody knows what was written
+            raise
         result.seconds = time.monotonic() - begun
         return result
 

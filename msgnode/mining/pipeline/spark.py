@@ -18,7 +18,7 @@ from py4j.java_gateway import JavaClass, JavaMember  # type: ignore[import-untyp
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
-from msgnode.mining.execution import planning
+from msgnode.mining.execution import kept_plans, planning
 from msgnode.mining.pipeline.log_files import Unreadable
 
 JAVA = 17
@@ -90,6 +90,7 @@ def session(
     try:
         yield spark
     finally:
+        kept_plans.forget()
         spark.stop()
 
 

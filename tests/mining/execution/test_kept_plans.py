@@ -2,6 +2,8 @@
 Plans that are kept, while the rows that they read change.
 """
 
+import shutil
+
 import pytest
 
 pytest.importorskip("pyspark")
@@ -12,6 +14,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from msgnode.mining.analyses import exchanges, session_lifetimes
 from msgnode.mining.analyses.catalogue import QUESTIONS
 from msgnode.mining.execution.kept_plans import ChangingRows, collected, planned_once, reads_anew
+from msgnode.mining.execution.own_rows import OwnRows
 from msgnode.mining.pipeline.parse import parsed
 
 NUMBERS = StructType([StructField("number", LongType())])
@@ -64,6 +67,24 @@ def test_same_arguments_give_the_same_query(numbers):
 
     assert above(numbers.rows, 1) is above(numbers.rows, 1)
     assert above(numbers.rows, 1) is not above(numbers.rows, 2)
+
+
+def test_own_rows_need_no_directory_of_before(spark, tmp_path, monkeypatch):
+    """
+    Rows are found also if something removed the directory for them, and if its path has a space.
+    """
+    place = tmp_path / "a place"
+    place.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    own, found = OwnRows(spark), []
+    for number in (1, 2, 3):
+        own.begin_look()
+        found += own.query("numbers", NUMBERS, [{"number": number}]).collect()
+        if number > 1:
+            [directory] = place.iterdir()
+            shutil.rmtree(directory)
+
+    assert [(1,), (2,), (3,)] == found
 
 
 def test_plan_of_each_analysis_is_kept(spark):

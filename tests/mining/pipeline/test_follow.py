@@ -6,12 +6,16 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
+from synthetic.plan import generate
 
+from msgnode.mining.execution.kept_plans import uses
 from msgnode.mining.pipeline.batches import Batches
 from msgnode.mining.pipeline.ingest import Ingest
 from msgnode.mining.pipeline.log_files import LogFiles
 from msgnode.mining.pipeline.output import Output
+from msgnode.mining.pipeline.run import MiningRun, Options
 from tests.mining.pipeline.test_ingest import QUESTIONS, Runs, at_once
 from tests.mining.rows import table
 
@@ -21,10 +25,11 @@ class Following:
     A process that looks at a log again and again.
     """
 
-    def __init__(self, spark, runs):
+    def __init__(self, spark, runs, keep=0):
         self.output = Output(spark, str(runs.out))
         self.batches = Batches(spark, self.output, QUESTIONS, (), StructType([]), list().append)
-        self.ingest, self.logs = Ingest(self.output, self.batches), LogFiles(spark, str(runs.logs))
+        self.ingest = Ingest(self.output, self.batches, keep=keep)
+        self.logs = LogFiles(spark, str(runs.logs))
 
     def look(self, overwrite=False):
         """
@@ -77,3 +82,51 @@ def test_sums_in_memory_do_not_outlive_a_run_of_another_process(spark, tmp_path)
 
     assert made == found
     assert at_once(spark, tmp_path / "once", runs) == answers
+
+
+def test_lines_of_a_batch_across_the_days_that_are_kept_are_counted_again(spark, tmp_path):
+    """
+    When a later look removes a day of a batch, its count is that of the lines which are left.
+    """
+    runs = Runs(spark, tmp_path / "runs")
+    for hour in (0, 1, 24, 25):
+        runs.write(hour)
+    following = Following(spark, runs, keep=2)
+    before, _ = following.look()
+    runs.write(48)
+
+    after, _ = following.look()
+
+    assert [12, 4] == [batch.lines for batch in before.batches]
+    assert [4, 4, 4] == [batch.lines for batch in after.batches]
+
+
+def test_looks_with_kept_plans_make_the_tables_of_one_run(spark, tmp_path):
+    """
+    After two looks at what was appended, one at a new hour and one at late files, all tables are those of one
+    run over everything, and plans of a look before were used.
+    """
+    whole, logs = tmp_path / "whole", tmp_path / "logs"
+    generate(whole, 200, 3, days=1, nodes=2, hours=2, plain=True)
+    logs.mkdir()
+    first, new, *late = sorted(whole.glob("traffic-*"))
+    lines = first.read_bytes().splitlines(keepends=True)
+    run = MiningRun(spark, Options(str(logs), str(tmp_path / "out")), list().append)
+    kept = []
+    for size in (len(lines) // 3, len(lines) // 2, len(lines)):
+        (logs / first.name).write_bytes(b"".join(lines[:size]))
+        run.run()
+        kept.append(uses["kept"])
+    for files in ([new], late):
+        for file in files:
+            (logs / file.name).write_bytes(file.read_bytes())
+        run.run()
+
+    result = MiningRun(spark, Options(str(whole), str(tmp_path / "once")), list().append).run()
+
+    assert kept[0] <= kept[1] < kept[2]
+    assert stored(tmp_path / "once", result.tables) == stored(tmp_path / "out", result.tables)
+
+
+def stored(out, tables):
+    return {name: pq.read_table(out / "tables" / name).to_pylist() for name in tables}
