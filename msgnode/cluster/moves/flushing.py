@@ -205,7 +205,7 @@ class Flushing:
             self.send(node, Flush(self._last_id, others))
 
     def answered(self, node: str, flushed: Flushed) -> None:
-        self._heard(flushed.late, node, flushed.id, flushed.owes)
+        self._heard(flushed.late, node, flushed.id, flushed.unreached)
 
     def member_up(self, node: str) -> None:
         self._ask(node)

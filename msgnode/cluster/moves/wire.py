@@ -143,13 +143,13 @@ class Flush(Statement, tag="flush"):
 
 class Flushed(Statement, tag="flushed"):
     """
-    All that the sender had sent when it was asked is acknowledged, unless it is `late`. It has no link to the
-    nodes that it owes something.
+    All that the sender had sent when it was asked is acknowledged, unless it is `late`; but not what it had
+    sent to the `unreached` nodes, to which it has no link.
     """
 
     id: Counter
     late: bool = False
-    owes: Annotated[list[Node], Meta(max_length=64)] = []
+    unreached: Annotated[list[Node], Meta(max_length=64)] = []
 
 
 class Introduction(Statement, tag="introduction"):
