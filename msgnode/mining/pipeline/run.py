@@ -122,7 +122,7 @@ class MiningRun:
             with self._output.exclusive(make=bool(logs)):
                 result = self._taken(logs)
         except BaseException:
-            self._output.let_go()  # nobody knows what was written
+            self._output.let_go()  # what was written is not known
             raise
         result.seconds = time.monotonic() - begun
         return result
