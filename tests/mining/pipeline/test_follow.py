@@ -2,6 +2,8 @@
 Runs of one process, as with --follow: what it keeps in memory of the run before.
 """
 
+import shutil
+
 import pytest
 
 pytest.importorskip("pyspark")
@@ -10,12 +12,11 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 from synthetic.plan import generate
 
-from msgnode.mining.execution.kept_plans import uses
+from msgnode.mining.execution.kept_plans import planned_once, uses
 from msgnode.mining.pipeline.batches import Batches
 from msgnode.mining.pipeline.ingest import Ingest
 from msgnode.mining.pipeline.log_files import LogFiles
 from msgnode.mining.pipeline.output import Output
-from msgnode.mining.pipeline.run import MiningRun, Options
 from tests.mining.pipeline.test_ingest import QUESTIONS, Runs, at_once
 from tests.mining.rows import table
 
@@ -25,8 +26,8 @@ class Following:
     A process that looks at a log again and again.
     """
 
-    def __init__(self, spark, runs, keep=0):
-        self.output = Output(spark, str(runs.out))
+    def __init__(self, spark, runs, keep=0, out="out"):
+        self.output = Output(spark, str(runs.out.with_name(out)))
         self.batches = Batches(spark, self.output, QUESTIONS, (), StructType([]), list().append)
         self.ingest = Ingest(self.output, self.batches, keep=keep)
         self.logs = LogFiles(spark, str(runs.logs))
@@ -37,6 +38,23 @@ class Following:
         """
         found, _ = self.ingest.take(self.output.begin({}, overwrite), self.logs.logs(), self.logs.unpacked)
         return found, [table(self.batches.answer(question, found)) for question in QUESTIONS]
+
+    def tables(self):
+        """
+        Take what is new, write all tables as a run does, and return their rows.
+        """
+        found, _ = self.ingest.take(self.output.begin({}, False), self.logs.logs(), self.logs.unpacked)
+        summaries = self.batches.summaries(found)
+        self.output.write_tables({each.name: combined(each, summaries(each)) for each in QUESTIONS})
+        return [
+            pq.read_table(f"{self.output.files.local()}/_tables/{each.name}").to_pylist()
+            for each in QUESTIONS
+        ]
+
+
+@planned_once
+def combined(question, summaries):
+    return question.combine(summaries)
 
 
 def test_later_looks_sum_up_closed_hours_once(spark, tmp_path):
@@ -103,30 +121,22 @@ def test_lines_of_a_batch_across_the_days_that_are_kept_are_counted_again(spark,
 
 def test_looks_with_kept_plans_make_the_tables_of_one_run(spark, tmp_path):
     """
-    After two looks at what was appended, one at a new hour and one at late files, all tables are those of one
-    run over everything, and plans of a look before were used.
+    After looks at what was appended, at a new hour and at late files, tables are those of one run over
+    everything; and the plan of a look before was used.
     """
-    whole, logs = tmp_path / "whole", tmp_path / "logs"
-    generate(whole, 200, 3, days=1, nodes=2, hours=2, plain=True)
-    logs.mkdir()
-    first, new, *late = sorted(whole.glob("traffic-*"))
+    generate(tmp_path / "whole", 200, 3, days=1, nodes=2, hours=2, plain=True)
+    first, new, *late = sorted((tmp_path / "whole").glob("traffic-*"))
+    runs = Runs(spark, tmp_path / "runs")
+    following, kept = Following(spark, runs), []
     lines = first.read_bytes().splitlines(keepends=True)
-    run = MiningRun(spark, Options(str(logs), str(tmp_path / "out")), list().append)
-    kept = []
     for size in (len(lines) // 3, len(lines) // 2, len(lines)):
-        (logs / first.name).write_bytes(b"".join(lines[:size]))
-        run.run()
+        (runs.logs / first.name).write_bytes(b"".join(lines[:size]))
+        following.tables()
         kept.append(uses["kept"])
-    for files in ([new], late):
-        for file in files:
-            (logs / file.name).write_bytes(file.read_bytes())
-        run.run()
+    shutil.copy(new, runs.logs)
+    following.tables()
+    for path in late:
+        shutil.copy(path, runs.logs)
 
-    result = MiningRun(spark, Options(str(whole), str(tmp_path / "once")), list().append).run()
-
-    assert kept[0] <= kept[1] < kept[2]
-    assert stored(tmp_path / "once", result.tables) == stored(tmp_path / "out", result.tables)
-
-
-def stored(out, tables):
-    return {name: pq.read_table(out / "tables" / name).to_pylist() for name in tables}
+    assert Following(spark, runs, out="once").tables() == following.tables()
+    assert kept[0] == kept[1] < kept[2]
