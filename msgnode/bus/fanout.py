@@ -8,6 +8,7 @@ between two slices finds the message in its queue. The sender's later messages w
 served.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -103,8 +104,9 @@ class Fanout:
         self._is_there = is_there
         self._clock = clock
         self._cost = 0  # the cost of this turn
-        self._undecided: dict[Batch, None] = {}  # the batches that wait for decisions
-        self._waiting: list[tuple[dict[Batch, None], Deferred[None]]] = []  # for some of these
+        self._last_batch = 0
+        self._undecided: dict[int, None] = {}  # the numbers of batches that wait for decisions, oldest first
+        self._waiting: deque[tuple[int, Deferred[None]]] = deque()  # for all up to that number
         self.apply()
 
     def hold(self, connection: Connection) -> Work:
@@ -223,9 +225,10 @@ class Fanout:
             self._commit(batch)
             return None
         batch.committed = Deferred()
-        self._undecided[batch] = None
+        self._last_batch += 1
+        self._undecided[self._last_batch] = None
         committed = corked(self.together, batch.committed).addCallback(lambda done: self._commit(batch))
-        return committed.addBoth(self._forget, batch)
+        return committed.addBoth(self._forget, self._last_batch)
 
     def decided(self) -> Deferred[None]:
         """
@@ -234,18 +237,15 @@ class Fanout:
         if not self._undecided:
             return succeed(None)
         done: Deferred[None] = Deferred()
-        self._waiting.append((dict(self._undecided), done))
+        self._waiting.append((self._last_batch, done))
         return done
 
-    def _forget(self, result: Any, batch: Batch) -> Any:
-        del self._undecided[batch]
-        waiting, self._waiting = self._waiting, []
-        for batches, done in waiting:
-            batches.pop(batch, None)
-            if batches:
-                self._waiting.append((batches, done))
-            else:
-                done.callback(None)
+    def _forget(self, result: Any, number: int) -> Any:
+        del self._undecided[number]
+        oldest = next(iter(self._undecided), self._last_batch + 1)
+        while self._waiting and self._waiting[0][0] < oldest:
+            _, done = self._waiting.popleft()
+            done.callback(None)
         return result
 
     def _commit(self, batch: Batch) -> None:
