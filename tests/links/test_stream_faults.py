@@ -51,6 +51,32 @@ def test_a_direction_that_is_dead():
     assert {reason for each in sent for reason in a.reasons(each)} <= {"stale", "acknowledged"}
 
 
+def test_a_lane_does_not_wait_for_what_another_one_has_lost():
+    """
+    For ten seconds nothing arrives, and then one lane's probe comes first. What is sent in that lane is
+    acknowledged from then on, and the other lane's probe follows within two seconds.
+    """
+    net, a, b = pair()
+    a.send(b.name, b"open", priority=5)
+    a.send(b.name, b"open", priority=9)
+    net.run(1)
+    net.tap = lambda datagram: None if datagram.source == a.name else datagram
+    a.send(b.name, b"low", priority=5)
+    net.run(0.3)
+    a.send(b.name, b"high", priority=9)
+    net.run(10)
+    net.tap = lambda datagram: None if datagram.source == a.name and datagram.priority == 5 else datagram
+    while b"high" not in b.payloads:
+        net.run(0.05)
+
+    net.tap = lambda datagram: datagram
+    for _ in range(20):
+        a.send(b.name, b"more", priority=9)
+        net.run(0.1)
+
+    assert b"low" in b.payloads
+
+
 def test_a_destination_that_is_down_for_a_week(tmp_path):
     """
     What is sent to it stays within the bounds of the queue, also on disk. Each sender is told that there is

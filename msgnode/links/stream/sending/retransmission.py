@@ -40,6 +40,10 @@ class RetransmissionTimeout:
         return INITIAL_SECONDS if self._smoothed is None else self._smoothed
 
     @property
+    def is_measured(self) -> bool:
+        return self._smoothed is not None
+
+    @property
     def transit(self) -> float:
         """
         The seconds that a message is under way at least: half of the round trip, without the time for which
@@ -133,7 +137,19 @@ class Retransmission:
         No answer to an OPEN is awaited any more: it came, none was sent, or another epoch begins.
         """
         self._opened_at = None
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """
+        An acknowledgement came, or the route is another one: the timeout is short again, also that which
+        runs. Another lane may have lost its probe, and would wait for as long as nothing was acknowledged.
+        Before the first round trip is measured, what was sent last has the time that it was given.
+        """
         self.timeout.reset()
+        if self._timer is not None and self.timeout.is_measured:
+            soon = self.timeout.seconds
+            if self._timer.getTime() > self._parts.clock.seconds() + soon:
+                self._timer.reset(soon)
 
     def arm(self) -> None:
         """
@@ -189,7 +205,7 @@ class Retransmission:
         """
         The oldest entry is sent as a probe on the new route; the rest follows when it is acknowledged.
         """
-        self.timeout.reset()
+        self.begin_again()
         stream = self._stream
         if not stream.opened:
             self._opened_at = None

@@ -343,7 +343,7 @@ class OutgoingStream:
             return
         self._is_confirmed = True
         if settled:
-            timeout.reset()
+            self.retransmission.begin_again()
             newest = next((each for each in reversed(settled) if each.sends == 1 and each.sent_at), None)
             if newest is not None:
                 timeout.measured(now - newest.sent_at)
