@@ -218,6 +218,36 @@ def test_streams_hear_of_routes():
     assert [D] == streams.routes
 
 
+def test_streams_hear_of_a_new_link_to_the_same_first_hop():
+    """
+    What was on the link before is lost, also what was for nodes behind it.
+    """
+    world = network((A, B, 1), (B, D, 1))
+    streams = Streams()
+    overlay(world, A).listen(streams)
+
+    wire(world, A, B).renew()
+    world.run(1)
+
+    assert sorted(streams.routes) == [B, D]
+
+
+def test_streams_hear_that_the_way_round_an_avoided_first_hop_is_lost():
+    """
+    What took that way goes by the first hop that was avoided.
+    """
+    world = network((A, B, 10), (B, D, 10), (A, C, 20), (C, D, 20))
+    overlay(world, A).avoid_first_hop(D)
+    streams = Streams()
+    overlay(world, A).listen(streams)
+
+    wire(world, A, C).down()
+    world.run(1)
+
+    assert overlay(world, A).routes.first_hop(D) == B
+    assert D in streams.routes
+
+
 class TestHolding:
     """
     Datagrams that wait for a link.

@@ -267,6 +267,21 @@ def test_a_first_hop_whose_link_went_down_a_moment_ago_is_not_taken():
     assert B == routes.first_hop(D)
 
 
+def test_a_first_hop_with_a_new_link_is_avoided_no_more():
+    """
+    What did not get through by the link before says nothing of the new one.
+    """
+    world = network((A, B, 10), (B, D, 10), (A, C, 20), (C, D, 20))
+    overlay(world, A).avoid_first_hop(D)
+
+    wire(world, A, B).down()
+    world.run(1)
+    wire(world, A, B).up()
+    world.run(10)
+
+    assert B == overlay(world, A).routes.first_hop(D)
+
+
 def test_the_only_first_hop_is_not_avoided():
     """
     Where every other first hop would lead back here, the route stays as it is.

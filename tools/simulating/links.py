@@ -85,6 +85,13 @@ class Wire:
             if link.end.node not in silent:
                 link.end.listener.link_down(link, "cut")
 
+    def renew(self) -> None:
+        """
+        New links take the place of the present ones. What is under way is lost.
+        """
+        self.links = ()
+        self.up()
+
     def set_cost(self, cost: int | None, delay: float) -> None:
         self.cost, self.delay = cost, delay
         for link in self.links:

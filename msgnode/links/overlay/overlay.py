@@ -206,6 +206,7 @@ class Overlay:
 
     def counted(self, neighbour: Neighbour) -> None:
         self.synchronising.send_all(neighbour)
+        self.routes.renewed(neighbour.node)
         self._links_changed(is_urgent=neighbour.link.is_steady)
 
     def lost(self, neighbour: Neighbour) -> None:

@@ -60,6 +60,7 @@ class Routes:
         self._without: dict[frozenset[str], tuple[ShortestPaths, dict[str, int]]] = {}
         self._alternatives: dict[str, str | None] = {}  # of nodes whose first hop is avoided
         self._by_domain: dict[str, list[str]] | None = None
+        self._renewed: set[str] = set()  # neighbours with a new link, whose routes are told of soon
 
     def __contains__(self, node: str) -> bool:
         return node in self._labels
@@ -82,7 +83,7 @@ class Routes:
         """
         The graph may have changed: compute soon, if it has.
         """
-        if self.graph.is_current or self._timer is not None:
+        if (self.graph.is_current and not self._renewed) or self._timer is not None:
             return
         interval = max(MIN_INTERVAL_SECONDS, len(self.graph) * SECONDS_PER_VERTEX)
         wait = max(0.0, self._last + interval - self._clock.seconds())
@@ -116,6 +117,17 @@ class Routes:
         label = labels.get(node)
         return None if label is None else self._first_hops[first_hop_of(label)]
 
+    def renewed(self, neighbour: str) -> None:
+        """
+        The neighbour has a new link. What did not get through by the one before says nothing of it: it is
+        avoided no more, and what was lost on it is sent again soon.
+        """
+        self._renewed.add(neighbour)
+        for node, (hop, _) in list(self._avoided.items()):
+            if neighbour == hop:
+                self._avoid_no_more(node)
+        self.changed()
+
     def avoid_first_hop(self, node: str) -> None:
         """
         Avoid the present first hop to a node for 60 seconds, if there is another one.
@@ -135,11 +147,14 @@ class Routes:
         now = self._clock.seconds()
         for node, (_, until) in list(self._avoided.items()):
             if now >= until:
-                before = self.first_hop(node)
-                self._avoided.pop(node)
-                self._alternatives.pop(node, None)
-                if self.first_hop(node) != before:
-                    self._listener.first_hop_changed(node)
+                self._avoid_no_more(node)
+
+    def _avoid_no_more(self, node: str) -> None:
+        before = self.first_hop(node)
+        self._avoided.pop(node)
+        self._alternatives.pop(node, None)
+        if self.first_hop(node) != before:
+            self._listener.first_hop_changed(node)
 
     def nodes_of(self, domain: str) -> list[str]:
         """
@@ -155,6 +170,7 @@ class Routes:
         self._timer = None
         self._last = self._clock.seconds()
         if self.graph.is_current:
+            self._tell(self._labels, self._first_hops)
             return
         self.computed += 1
         self._continue(self.graph.computing())
@@ -177,24 +193,29 @@ class Routes:
         self._labels = {node: label for node, label in labels.items() if hops_of(label) <= HOP_LIMIT}
         self._first_hops = self.graph.first_hops()
         self._without.clear()
-        self._alternatives.clear()
+        alternatives, self._alternatives = self._alternatives, {}
         self._by_domain = None
         self._tell(before, hops_before)
+        for node, hop in alternatives.items():
+            if hop is not None and node in self._labels and self.first_hop(node) != hop:
+                self._listener.first_hop_changed(node)
 
     def _tell(self, before: Mapping[str, int], hops_before: Sequence[str]) -> None:
         after, hops, tell = self._labels, self._first_hops, self._listener
+        renewed, self._renewed = self._renewed, set()
         for node in before.keys() - after.keys():
             tell.first_hop_changed(node)
             tell.node_removed(node)
         for node, label in after.items():
             old = before.get(node)
-            if old == label and hops is hops_before:
+            if old == label and hops is hops_before and not renewed:
                 continue
             if old is None:
                 tell.node_added(node)
                 tell.first_hop_changed(node)
                 continue
-            if hops[first_hop_of(label)] != hops_before[first_hop_of(old)]:
+            hop = hops[first_hop_of(label)]
+            if hop in renewed or hop != hops_before[first_hop_of(old)]:
                 tell.first_hop_changed(node)
             if cost_of(label) != cost_of(old):
                 tell.cost_changed(node, cost_of(label))
