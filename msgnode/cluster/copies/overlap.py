@@ -11,7 +11,7 @@ The ids are in the spool, so that a copy comes once although one of both members
 """
 
 from collections.abc import Callable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from weakref import ref
 
 from twisted.internet.defer import Deferred
@@ -149,7 +149,9 @@ class SessionOverlap:
         The ids of copies that are not queued any more, the newest ones: those that the client has had.
         """
         waiting = {kept.copy for kept in self._mailbox.waiting_messages()}
-        had = [id for id in islice(reversed(self._here), MAX_MOVED) if id not in waiting]
+        # Those that came by the other member and were sent are not among those that are here by themselves.
+        newest = islice(chain(reversed(self._here), reversed(self._late)), MAX_MOVED)
+        had = [id for id in newest if id not in waiting]
         found: dict[bytes, list[int]] = {}
         for instance, number in reversed(had):
             found.setdefault(instance, []).append(number)
@@ -235,6 +237,8 @@ class SessionOverlap:
         self._late[id] = kept
         if is_awaited:
             self._awaited.add(id)
+        if len(self._late) > MAX_MOVED:
+            self.note_early(self._late.pop(next(iter(self._late))))
 
     def all_came(self, clock: IReactorTime) -> Deferred[None] | None:
         """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster_durable import NAMES, DurableWorld, RoamingClient
+from tests.support.cluster_durable import NAMES, TOPIC, DurableWorld, RoamingClient
 
 A, B, C = NAMES
 S = "runtime://example.org/1"
@@ -78,3 +78,38 @@ def test_copies_of_a_new_holder_that_is_killed_come_once(world: World, is_back: 
     world.heal()
 
     assert once(world) == world.got()
+
+
+@pytest.mark.parametrize("names", [(A, B), (C, B), (A, C, B)])
+def test_copies_that_came_by_the_earlier_holder_do_not_come_again_later(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    """
+    A node is killed, and its client goes to another one to which copies are late. They come by the first
+    node, which is back; then the client moves, and is at the other node again when they come there.
+    """
+    world = DurableWorld(tmp_path)
+    bob = world.client("runtime://example.org/1")
+    bob.connect(A)
+    world.run(1)
+    world.kill(A)
+    bob.connect(B)
+    world.run(4)
+    world.slow.update({(C, B), (C, A)})
+    world.start(A)
+    while A not in world.members[C].directory.holders(TOPIC.format("1")):
+        world.run(0.005)
+    world.publish(C, bob.runtime, 6)
+    world.run(0.2)
+    world.slow.discard((C, A))
+    world.run(8)
+    before = list(bob.got)
+    for name in names:
+        bob.connect(name)
+        world.run(1)
+
+    world.slow.clear()
+    world.heal()
+
+    assert before == ["c1", "c3", "c5"]  # those by the topic
+    assert sorted(bob.got) == sorted(world.published[bob.runtime])
