@@ -5,8 +5,10 @@ Messages between clients of one domain that are at different nodes.
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
+from msgnode.links.exchange.receipts import RemoteReceipt
 from msgnode.links.stream.streams import STALE, Envelope
 from msgnode.protocol.close_codes import SUPERSEDED
 from msgnode.sessions.queue import ANY_NODE
@@ -463,6 +465,27 @@ def test_receipt_follows_a_session_that_has_moved(cluster: MemoryCluster, of: st
     cluster.flow()
 
     assert [(5, 202)] == [(m["id"], m["body"]["code"]) for m in ann.take() if m["type"] == "receipt"]
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_receipt_that_was_asked_for_before_a_restart_and_moves(
+    cluster: MemoryCluster, is_moved: bool
+) -> None:
+    """
+    A session has asked for a receipt here, has been elsewhere while this node was started again, and is back:
+    it gets it. One that has never moved has not asked.
+    """
+    first, second = cluster["n1"], cluster["n2"]
+    ann = first.bare("ann")
+    session = first.node.sessions.get(ann.runtime)
+    assert session is not None
+    session.generation = 3 if is_moved else 1
+    envelope = Envelope("receipt", (b"n2", 1), 1000, 5, code=200)
+    payload = msgspec.msgpack.encode(RemoteReceipt(5, ann.runtime, f"runtime://{DOMAIN}/bob"))
+
+    first.exchange.received(second.name, envelope, payload, (), lambda: None)
+
+    assert ([(5, 200)] if is_moved else []) == [(each["id"], each["body"]["code"]) for each in ann.take()]
 
 
 def test_answer_of_a_node_follows_a_session_that_has_moved(cluster: MemoryCluster) -> None:

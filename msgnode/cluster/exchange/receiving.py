@@ -107,6 +107,8 @@ class MemberReceiving:
             raise ValueError(f"{envelope.code} is no code of a final receipt")
         cluster = self._node.router.cluster
         has_moved = cluster is not None and cluster.is_held_elsewhere(receipt.from_)
+        if not has_moved:  # or it has come here from another member, perhaps since it asked here
+            has_moved = any(session.is_moved for session in self._node.routes.resolve(receipt.from_))
         if not self._exchange.receipts.receive(envelope, receipt, has_moved):
             self._counts.note(source, "unasked")
 
