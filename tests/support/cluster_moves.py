@@ -109,6 +109,7 @@ class World:
         self.clients: dict[str, ResumingClient] = {}
         self.published: dict[str, list[str]] = {}  # ids by session
         self.full_disks: set[str] = set()
+        self.commit_seconds: dict[str, float] = {}  # of slow disks
         self.excused = False  # the order is not promised: a source could not wait
         for name in NAMES:
             self.nodes[name] = MoveNode(self, name)
@@ -277,7 +278,7 @@ class MoveNode:
         done: Deferred[None] = Deferred()
         self.waiters.append(done)
         if len(self.waiters) == 1:
-            self.clock.callLater(COMMIT_SECONDS, self.committed)
+            self.clock.callLater(self.world.commit_seconds.get(self.name, COMMIT_SECONDS), self.committed)
         return done
 
     def committed(self):

@@ -14,6 +14,7 @@ from msgnode.structures.timeouts import Timeouts
 TAKE_SECONDS = 2.0  # without a sign of the holder
 MOST_SECONDS = 6.0  # with signs of it; with RETURN_SECONDS less than clients wait (client/connection.py)
 RETRY_SECONDS = 0.1
+AGAIN_SECONDS = 1.0  # a holder that only writes to a slow disk, or sends a large state, answers meanwhile
 NOT_HERE = 404
 
 TAKEN, REFUSED, GONE, UNANSWERED = "taken", "refused", "gone", "unanswered"
@@ -98,6 +99,8 @@ class Takes:
 
     def _ask(self, id: int) -> None:
         request = self._by_id[id]
+        _cancel(request.again)
+        request.again = self._clock.callLater(AGAIN_SECONDS, self._ask, id)
         self._send(request.node, Take(id, request.name, request.claim))
 
     def answered(self, of: str, answer: Answer) -> None:
@@ -152,7 +155,6 @@ class Takes:
         generation, node = found
         if generation > request.generation and node != request.node:
             request.generation, request.node = found
-            _cancel(request.again)
             self._ask(id)
 
     def member_up(self, node: str) -> None:

@@ -192,6 +192,19 @@ def test_slow_holder_is_waited_for_while_it_hands_over():
     assert client.recovered == [False, True]
 
 
+def test_holder_with_a_slow_disk_is_waited_for():
+    """
+    A client waits for a session whose holder writes its release to disk for three seconds.
+    """
+    world, client = opened()
+    world.commit_seconds[A] = 3.0
+
+    client.connect(B)
+    world.run(4)
+
+    assert client.recovered == [False, True]
+
+
 def test_holder_that_hands_over_and_ends_does_not_have_to_answer():
     """
     A client that asks for a session while its holder hands it over to a third member, and ends before it
