@@ -81,6 +81,7 @@ class ClusterSessions:
         self.local.copy_marks = members.copy_marks.all
         self.local.arrived = lambda: flushing.flush(channel.node)
         directory.session_added, directory.session_shared = self.moves.heard_of, self.moves.compare
+        directory.session_absent = self.moves.absent
         held = HeldInput(
             node.sessions.connections, node.sessions, node.input_order, node.slices, self.local.flush
         )

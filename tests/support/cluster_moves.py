@@ -252,6 +252,7 @@ class MoveNode:
         moves.listener = self.moves
         self.directory.session_added = self.moves.heard_of
         self.directory.session_shared = self.moves.compare
+        self.directory.session_absent = self.moves.absent
         for session, held in self.now.sessions.items():
             self.directory.session_bound(session, HASH, held.generation)
         for leaving in self.now.leaving.values():
@@ -406,6 +407,9 @@ class MoveNode:
 
     def refusal(self, name, claim):
         return None if claim == b"token" else (4403, "token")
+
+    def outrank(self, name, generation):
+        return None
 
     def release(self, release):
         held = self.now.sessions.pop(release.name)
@@ -702,6 +706,9 @@ class QuickNode:
         return self.sessions.get(name)
 
     def refusal(self, name, claim):
+        return None
+
+    def outrank(self, name, generation):
         return None
 
     def releases(self):

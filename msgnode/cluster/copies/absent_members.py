@@ -26,6 +26,12 @@ class AbsentMembers:
         """
         self._first = self._newest()
 
+    def is_restored(self, sid: int) -> bool:
+        """
+        Was the session here before the start?
+        """
+        return sid <= self._first
+
     def up(self, node: str, instance: bytes) -> None:
         self._instances[node] = instance
         self._lost.pop(node, None)

@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
+from msgnode.cluster.directory.absent_holders import AbsentHolders, Telling, higher
 from msgnode.cluster.directory.address_table import AddressTable, SessionEntry
 from msgnode.cluster.directory.follower import Follower
 from msgnode.cluster.directory.limits import DirectoryCounts, DirectoryLimits
@@ -26,6 +27,7 @@ from msgnode.cluster.directory.wire import (
     MAX_PAYLOAD_BYTES,
     Ask,
     Delta,
+    Elsewhere,
     Found,
     HeldSession,
     Piece,
@@ -55,6 +57,7 @@ class _Member(msgspec.Struct, eq=False):
     follower: Follower
     heard_at: float
     sent_at: float
+    telling: Telling
     is_up: bool = False
     is_suspected: bool = False
     owes_seen: bool = False
@@ -68,7 +71,8 @@ class ReplicatedDirectory:
 
     `is_bound` tells whether an address is bound here; it decides what a question of another member is
     answered. `session_added` is called with the name of each session that a member says that it holds;
-    `session_shared` with those of them that are held here, too; `heard_again` when a member is heard after
+    `session_shared` with those of them that are held here, too; `session_absent` with those that are held
+    here, and by a member that is away with that higher generation; `heard_again` when a member is heard after
     SILENCE_SECONDS without any.
     """
 
@@ -86,6 +90,7 @@ class ReplicatedDirectory:
         self.own = OwnAddresses()
         self.session_added: Callable[[str], None] = lambda name: None
         self.session_shared: Callable[[str], None] = lambda name: None
+        self.session_absent: Callable[[str, int], None] = lambda name, generation: None
         self.heard_again: Callable[[], None] = lambda: None
         self.is_unanswered = False  # did a member not answer the last comparison in time?
         self._members = members
@@ -94,6 +99,8 @@ class ReplicatedDirectory:
         self._slices = slices
         self._log = DeltaLog(self.limits.log_bytes)
         self._known: dict[str, _Member] = {}
+        self._absent: frozenset[str] = frozenset()  # members that are known, and not up
+        self._absent_holders = AbsentHolders(clock.seconds, self.limits.lease_seconds)
         self._settling = Settling(clock, self._unsuspected, self.limits.waiters, self.counts)
         self._questions = Questions(clock, self._reachable, self._ask, self.limits.questions, self.counts)
         self._turn_call: IDelayedCall | None = None
@@ -137,8 +144,9 @@ class ReplicatedDirectory:
     def sessions(self, name: str) -> list[tuple[str, SessionEntry]]:
         """
         The members that hold the session, and their entries of it; the highest (generation, member) last.
+        One that is away, and of which this node has heard by others, is among them.
         """
-        return self.table.sessions(name)
+        return self._absent_holders.merged(name, self.table.sessions(name))
 
     def session_holder(self, name: str) -> str:
         """
@@ -250,13 +258,16 @@ class ReplicatedDirectory:
             if len(self._known) >= self.limits.members:
                 log.error("{node} is ignored: there are {most} members", node=node, most=self.limits.members)
                 return
-            replica = Replica(node, self.table, self.limits, self.counts, self._session_added)
+            added = partial(self._session_added, node)
+            replica = Replica(node, self.table, self.limits, self.counts, added)
             follower = Follower(node, self._members, self.own, self._log, self.counts)
             now = self._clock.seconds()
-            member = self._known[node] = _Member(replica, follower, now, now)
+            member = self._known[node] = _Member(replica, follower, now, now, Telling())
         member.replica.begin(epoch)
         member.follower.link_up()
         member.is_up = member.owes_seen = member.asks_again = True
+        member.telling.clear()
+        self._note_absent()
         self._heard(node, member)
         self._sweep()
         self._wake()
@@ -266,7 +277,12 @@ class ReplicatedDirectory:
         if member is not None:
             member.is_up = False
             member.follower.link_down()
+            member.telling.clear()
+            self._note_absent()
             self._unreachable(node)
+
+    def _note_absent(self) -> None:
+        self._absent = frozenset(node for node, member in self._known.items() if not member.is_up)
 
     def _unreachable(self, node: str) -> None:
         """
@@ -299,6 +315,8 @@ class ReplicatedDirectory:
             self._followed(member, member.replica.apply_delta(statement))
         elif isinstance(statement, Piece):
             self._followed(member, member.replica.apply_piece(statement))
+            if member.replica.is_complete:
+                self._absent_holders.forget(node)
             self._sweep()
         elif isinstance(statement, Seen):
             member.follower.seen(statement)
@@ -312,6 +330,8 @@ class ReplicatedDirectory:
         elif isinstance(statement, Sync):
             member.follower.sync(statement.id)
             self._wake()
+        elif isinstance(statement, Elsewhere):
+            self._held_elsewhere(statement)
         else:
             self._synced(node, statement.id)
 
@@ -332,10 +352,27 @@ class ReplicatedDirectory:
             member.owes_seen = member.asks_again = True
         self._wake()
 
-    def _session_added(self, name: str) -> None:
+    def _session_added(self, node: str, name: str) -> None:
         self.session_added(name)
         if self.own.session(name) is not None:
             self.session_shared(name)
+        if self._absent:
+            telling = self._known[node].telling
+            for holder, entry in higher(self.table.sessions(name), node, self._absent):
+                telling.add(holder, HeldSession(name, entry.token_hash, entry.generation))
+
+    def _held_elsewhere(self, said: Elsewhere) -> None:
+        """
+        A member knows sessions of this node at a member that is away.
+        """
+        holder = self._known.get(said.node)
+        if said.node == self._members.node or (holder is not None and holder.is_up):
+            return
+        for session in said.sessions:
+            own = self.own.session(session.name)
+            is_higher = own is not None and session.generation > own.generation
+            if is_higher and self._absent_holders.note(said.node, session):
+                self.session_absent(session.name, session.generation)
 
     # -- sending -------------------------------------------------------------------
 
@@ -357,7 +394,8 @@ class ReplicatedDirectory:
         for member in self._known.values():
             if member.is_up:
                 self._send_seen(member)
-                is_more |= member.follower.pump()
+                if member.telling.send(member.follower.send, self._members.max_payload):
+                    is_more |= member.follower.pump()
         if is_more:
             self._wake()
 
@@ -382,6 +420,7 @@ class ReplicatedDirectory:
         now = self._clock.seconds()
         leap = now - self._ticked_at - TICK_SECONDS
         self._ticked_at = now
+        self._absent_holders.forget_old()
         for node, member in list(self._known.items()):
             if leap > LEAP_SECONDS:
                 member.heard_at += leap
@@ -404,6 +443,7 @@ class ReplicatedDirectory:
             member.replica.drop()
             if not member.is_up:
                 del self._known[node]
+                self._note_absent()
             self._sweep()
             self._settling.check()
         elif silent >= SUSPECT_SECONDS and not member.is_suspected:

@@ -124,7 +124,16 @@ class Synced(Statement, tag="synced"):
     id: Counter
 
 
-AnyStatement = Seen | Delta | Piece | Ask | Found | Sync | Synced
+class Elsewhere(Statement, tag="elsewhere"):
+    """
+    Sessions that the receiver holds, and `node` with higher generations, which is away.
+    """
+
+    node: Address
+    sessions: HeldSessions
+
+
+AnyStatement = Seen | Delta | Piece | Ask | Found | Sync | Synced | Elsewhere
 
 _decoder = msgspec.msgpack.Decoder(AnyStatement)
 _encoder = msgspec.msgpack.Encoder()

@@ -138,6 +138,15 @@ class LocalSessions:
         why = self._refused(session, claim)
         return None if why is None else (why.code, why.reason)
 
+    def outrank(self, name: str, generation: int) -> int | None:
+        session = self._sessions.get(name)
+        if session is None or self.absent.is_restored(session.sid):
+            return None
+        session.generation = max(session.generation, generation + 1)
+        session.write_state()
+        self.expect(session)
+        return session.generation
+
     def leave_routes(self, name: str) -> None:
         """
         A session of that name is held here again: nothing more is collected for the one that left.

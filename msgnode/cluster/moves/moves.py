@@ -262,9 +262,23 @@ class Moves:
             self._let_go(name)
         if generation is None or not holders or name in self._releasing:
             return
-        if holders[-1] > (generation, self._members.node):
+        newer = [each for each in holders if each > (generation, self._members.node)]
+        if newer:
+            # One that is away gets what is here first: it may have had the same, and knows that.
+            absent = [each for each in newer if not self._departures(each[1]).is_up]
             self.counts.lost += 1
-            self._release(name, *holders[-1])
+            self._release(name, *(absent[0] if absent else newer[-1]))
+
+    def absent(self, name: str, generation: int) -> None:
+        """
+        A member that is away holds the session, too, with that higher generation. One that has begun here
+        since is newer than that; an older one belongs there.
+        """
+        held = self._holder.outrank(name, generation)
+        if held is None:
+            self.compare(name)
+        else:
+            self._directory.held(name, held)
 
     def compare_soon(self, name: str) -> None:
         """

@@ -39,6 +39,12 @@ class SessionHolder(Protocol):
         Why a client with that claim may not have the session: a close code and a reason.
         """
 
+    def outrank(self, name: str, generation: int) -> int | None:
+        """
+        Give a session that has begun since this node started a higher generation than that, and return it.
+        None if there is none. Another member has the session, too, and may hand something over later.
+        """
+
     # -- of a session that leaves --
 
     def release(self, release: Release) -> Deferred[None]:

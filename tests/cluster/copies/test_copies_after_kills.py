@@ -113,3 +113,34 @@ def test_copies_that_came_by_the_earlier_holder_do_not_come_again_later(
 
     assert before == ["c1", "c3", "c5"]  # those by the topic
     assert sorted(bob.got) == sorted(world.published[bob.runtime])
+
+
+@pytest.mark.parametrize("of, to", [(C, C), (C, A), (B, C)])
+@pytest.mark.parametrize("seconds", [0.05, 3.0])
+def test_copies_that_a_killed_node_had_do_not_come_again_by_an_earlier_one(
+    tmp_path: Path, of: str, to: str, seconds: float
+) -> None:
+    """
+    A node is killed, and then the one where the client was since. What was published meanwhile waits for the
+    first node, which is back alone: it is for the second one, which knows what the client has had.
+    """
+    world = DurableWorld(tmp_path)
+    bob = world.client(S)
+    bob.connect(A)
+    world.run(1)
+    world.kill(A)
+    bob.connect(B)
+    world.run(4)
+    world.publish(of, S, 6)
+    world.run(1)
+    world.kill(B)
+    world.start(A)
+    world.run(seconds)
+    bob.connect(to)
+    world.run(4)
+    world.publish(C, S, 4)
+    world.run(2)
+
+    world.heal()
+
+    assert sorted(bob.got) == sorted(world.published[S])

@@ -123,3 +123,28 @@ def test_session_that_began_without_a_member_does_not_wait_for_it(tmp_path: Path
         assert session is not None and session.ready is not None
         assert all(member.sessions.moves.under_way == (0, 0, 0) for member in world.members.values())
     assert dict.fromkeys(world.published[S], 1) == {each: bob.got.count(each) for each in world.published[S]}
+
+
+def test_session_that_begins_without_its_holder_is_newer_than_that(tmp_path: Path) -> None:
+    """
+    Its holder is killed, and a node that was started since, and knows nothing of it, gets its client. The
+    session stays there when the holder is back.
+    """
+    world = DurableWorld(tmp_path)
+    bob = world.client(S)
+    for name in (A, B):
+        bob.connect(name)
+        world.run(1)
+    world.kill(A)
+    world.kill(B)
+    world.start(A)
+    world.run(20)
+    bob.connect(A)
+    world.run(4)
+    wire = bob.wire
+
+    world.start(B)
+    world.run(8)
+
+    assert world.holders(S) == [A]
+    assert bob.wire is wire and bob.is_up

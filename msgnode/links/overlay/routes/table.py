@@ -60,7 +60,7 @@ class Routes:
         self._without: dict[frozenset[str], tuple[ShortestPaths, dict[str, int]]] = {}
         self._alternatives: dict[str, str | None] = {}  # of nodes whose first hop is avoided
         self._by_domain: dict[str, list[str]] | None = None
-        self._renewed: set[str] = set()  # neighbours with a new link, whose routes are told of soon
+        self._renewed: set[str] = set()  # neighbours with a new link, of which the listener hears soon
 
     def __contains__(self, node: str) -> bool:
         return node in self._labels
