@@ -106,6 +106,9 @@ def _of_run(load: ClusterLoad, faults: Faults) -> Figures:
         "lost": verdict.lost,
         "doubled": verdict.doubled,
         "out of order": verdict.disordered,
+        "answers that ended after a minute at a node that did not run": sum(
+            member.stale_answers() for member in members
+        ),
         "silent": sum(member.silent() for member in members),
         "told twice": sum(member.told_twice() for member in members),
         "strange messages": sum(len(member.strange) for member in members),

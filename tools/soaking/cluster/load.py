@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from msgnode.sessions.queue import RESPONSE_TTL_SECONDS
 from soaking.load.member import Member
 from soaking.load.member_load import MemberLoad
 from soaking.load.resuming_client import Message
@@ -129,6 +130,24 @@ class ClusterMember(Member):
             twice += sum(len(plain[kind].doubled) - len(strict[kind].doubled) for kind in plain)
             late += sum(len(plain[kind].disordered) - len(strict[kind].disordered) for kind in plain)
         return twice, late
+
+    def silent(self) -> int:
+        return super().silent() - self.stale_answers()
+
+    def stale_answers(self) -> int:
+        """
+        Requests without an answer: it may have ended after a minute at a node that did not run.
+        """
+        missing = [
+            f"request {number} {to}"
+            for (to, kind), sent in self.sent.items()
+            for number in (range(1, sent + 1) if kind == "request" else ())
+            if (to, number) not in self.answers
+        ]
+        return sum(self._may_be_stale(self.sent_at[id]) for id in missing)
+
+    def _may_be_stale(self, sent: float) -> bool:
+        return any(began <= sent + RESPONSE_TTL_SECONDS <= ended for began, ended in self._outages())
 
     def told_twice(self) -> int:
         return sum(len(codes) - 1 for _, codes in self.twice())
