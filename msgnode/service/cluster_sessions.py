@@ -82,6 +82,8 @@ class ClusterSessions:
         self.local.arrived = lambda: flushing.flush(channel.node)
         directory.session_added, directory.session_shared = self.moves.heard_of, self.moves.compare
         directory.session_absent = self.moves.absent
+        directory.last_copy = lambda: members.ids.last
+        directory.acknowledged, self.local.has_heard = self.local.beginnings.heard, directory.has
         held = HeldInput(
             node.sessions.connections, node.sessions, node.input_order, node.slices, self.local.flush
         )

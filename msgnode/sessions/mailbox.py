@@ -683,6 +683,15 @@ class Mailbox:
         self.journal.remove(self.sid, kept, missed=False)
         return True
 
+    def take_out(self, kept: QueuedMessage) -> bool:
+        """
+        Removes a message that was put in and is not for this session. False if it was sent meanwhile.
+        """
+        queue = next((each for each in (self._behind, self._queue) if each and each.discard(kept)), None)
+        if queue is not None:
+            self.journal.remove(self.sid, kept, missed=False)
+        return queue is not None
+
     def _write_behind_again(self) -> None:
         """
         Writes the messages behind those that arrive, whose records are void, again.

@@ -40,13 +40,14 @@ class AbsentMembers:
         if node in self._instances:
             self._lost[node] = self._newest()
 
+    def is_up(self, node: str) -> bool:
+        return node in self._instances and node not in self._lost
+
     def knew(self, node: str, sid: int) -> bool:
         """
         Was the member reached at any time since that session began here?
         """
-        if node in self._instances and node not in self._lost:
-            return True
-        return sid <= self._lost.get(node, self._first)
+        return self.is_up(node) or sid <= self._lost.get(node, self._first)
 
     def may_send(self, nodes: Collection[str], instance: bytes) -> bool:
         """

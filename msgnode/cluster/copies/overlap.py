@@ -10,8 +10,9 @@ The same holds while the earlier holder of a session is away, where copies wait 
 The ids are in the spool, so that a copy comes once although one of both members is killed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
+from typing import Protocol
 from weakref import ref
 
 from twisted.internet.defer import Deferred
@@ -29,6 +30,15 @@ MAX_MOVED = 20_000  # ids that move on with a session
 
 CopyId = tuple[bytes, int]
 Copies = list[tuple[bytes, list[int]]]  # numbers by instance
+
+
+class CopiesSince(Protocol):
+    """
+    The beginning of a session, by which copies are from before (session_beginnings.py).
+    """
+
+    def unheard(self) -> Iterator[str]: ...
+    def is_since(self, node: str, id: CopyId) -> bool | None: ...
 
 
 class CopyBudget:
@@ -98,6 +108,12 @@ class SessionOverlap:
         self._budget = budget
         # Copies up to these are not for it, if they come by themselves: an earlier holder has got them.
         self.marks: Marks = {}
+        self.beginning: CopiesSince | None = None
+        self.waits_for_member: Callable[[str], None] = lambda node: None
+        # Called with a copy from before the session, and with its message, or with what is kept of that.
+        self.is_from_before: Callable[[Message | QueuedMessage], None] = lambda copy: None
+        self._undecided: dict[str, list[QueuedMessage]] = {}  # by member that has not heard of it yet
+        self._asked = ""  # the member of a copy that is being queued
         self._here: dict[CopyId, int] = {}  # the keys of their messages
         self._late: dict[CopyId, QueuedMessage] = {}  # that came by the other member
         self._first: dict[bytes, int] = {}  # by instance, of the copies that came by themselves
@@ -113,6 +129,8 @@ class SessionOverlap:
         id = self._id_of(message)
         if id is None:
             return True
+        if self.beginning is not None and not self._is_since(self.beginning, message, id):
+            return False
         instance, number = id
         self._coming.discard(id)
         if number <= self.marks.get((instance, message.effective_priority), 0) and id not in self._late:
@@ -125,7 +143,34 @@ class SessionOverlap:
             self._awaited.discard(id)
             if not self._awaited and self._timer is not None:
                 self._timer.reset(0)  # not at once: this message is being queued
-        return id not in self._here
+        if id in self._here:
+            return False
+        if self._asked:
+            self._mailbox.begin_arrival()
+        return True
+
+    def _is_since(self, beginning: CopiesSince, message: Message, id: CopyId) -> bool:
+        node = getattr(message.origin, "peer", "")
+        is_since = beginning.is_since(node, id)
+        self._asked = node if is_since is None else ""
+        if is_since is False:
+            self.is_from_before(message)
+        return is_since is not False
+
+    def decide(self, node: str) -> bool:
+        """
+        The member says which of its copies are from before the session, or they wait for that no longer.
+        Returns whether some have waited, and none waits now.
+        """
+        undecided, beginning = self._undecided.pop(node, None), self.beginning
+        if undecided is None:
+            return False
+        for kept in undecided:
+            assert kept.copy is not None and beginning is not None
+            if beginning.is_since(node, kept.copy) is False and self._mailbox.take_out(kept):
+                self._here.pop(kept.copy, None)
+                self.is_from_before(kept)
+        return not self._undecided
 
     def follows(self, kept: QueuedMessage) -> bool:
         if kept.copy not in self._late:
@@ -135,6 +180,11 @@ class SessionOverlap:
 
     def note(self, kept: QueuedMessage) -> None:
         self.note_early(kept)
+        if self._asked:
+            node, self._asked = self._asked, ""
+            if node not in self._undecided:
+                self.waits_for_member(node)
+            self._undecided.setdefault(node, []).append(kept)
         self._collected()
 
     def restore(self, copies: Mapping[int, CopyId]) -> None:

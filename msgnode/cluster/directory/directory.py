@@ -63,6 +63,7 @@ class _Member(msgspec.Struct, eq=False):
     owes_seen: bool = False
     asks_again: bool = False
     is_logged: bool = False  # that it sent something malformed
+    copied: int | None = None  # the last copy that was made here before what is not acknowledged
 
 
 class ReplicatedDirectory:
@@ -73,7 +74,9 @@ class ReplicatedDirectory:
     answered. `session_added` is called with the name of each session that a member says that it holds;
     `session_shared` with those of them that are held here, too; `session_absent` with those that are held
     here, and by a member that is away with that higher generation; `heard_again` when a member is heard after
-    SILENCE_SECONDS without any.
+    SILENCE_SECONDS without any. `last_copy` gives the number of the last copy of a message that this node has
+    made. `acknowledged` is called with each member that acknowledges addresses of this node, its memory, and
+    the last copy that it had made before it had the first of them.
     """
 
     def __init__(
@@ -92,6 +95,8 @@ class ReplicatedDirectory:
         self.session_shared: Callable[[str], None] = lambda name: None
         self.session_absent: Callable[[str, int], None] = lambda name, generation: None
         self.heard_again: Callable[[], None] = lambda: None
+        self.last_copy: Callable[[], int] = lambda: 0
+        self.acknowledged: Callable[[str, bytes, int], None] = lambda node, memory, copied: None
         self.is_unanswered = False  # did a member not answer the last comparison in time?
         self._members = members
         self._is_bound = is_bound
@@ -243,6 +248,25 @@ class ReplicatedDirectory:
         self.own.remove_session(name)
         self._changed()
 
+    def last_change(self, address: str) -> int:
+        """
+        The number of the last change of an address of this node.
+        """
+        return self.own.last_change(address)
+
+    def has(self, node: str, change: int) -> bool:
+        """
+        Has the member acknowledged that change of this node's addresses, and all before it?
+        """
+        member = self._known.get(node)
+        return member is not None and member.follower.has(change)
+
+    def members(self) -> list[str]:
+        """
+        The members that are known, up or not.
+        """
+        return list(self._known)
+
     def settled(self, address: str) -> Deferred[None]:
         return self._settling.wait(self.own.last_change(address))
 
@@ -312,8 +336,10 @@ class ReplicatedDirectory:
                 log.warn("{node} sent a malformed statement about addresses: {why}", node=node, why=str(why))
             return
         if isinstance(statement, Delta):
+            self._note_copies(member)
             self._followed(member, member.replica.apply_delta(statement))
         elif isinstance(statement, Piece):
+            self._note_copies(member, begins=statement.begins)
             self._followed(member, member.replica.apply_piece(statement))
             if member.replica.is_complete:
                 self._absent_holders.forget(node)
@@ -321,6 +347,7 @@ class ReplicatedDirectory:
         elif isinstance(statement, Seen):
             member.follower.seen(statement)
             self._settling.check()
+            self.acknowledged(node, member.replica.epoch[0], statement.copied)
             if statement.again:
                 self._wake()
         elif isinstance(statement, Ask):
@@ -344,6 +371,10 @@ class ReplicatedDirectory:
             member.is_suspected = False
             member.owes_seen = member.asks_again = True
             log.info("{node} is heard again", node=node)
+
+    def _note_copies(self, member: _Member, begins: bool = False) -> None:
+        if begins or member.copied is None:
+            member.copied = self.last_copy()
 
     def _followed(self, member: _Member, is_applied: bool) -> None:
         if is_applied:
@@ -400,8 +431,11 @@ class ReplicatedDirectory:
             self._wake()
 
     def _send_seen(self, member: _Member) -> None:
-        if member.owes_seen and member.follower.send(member.replica.seen(member.asks_again)):
+        copied = self.last_copy() if member.copied is None else member.copied
+        if member.owes_seen and member.follower.send(member.replica.seen(member.asks_again, copied)):
             member.owes_seen = member.asks_again = False
+            if member.replica.is_complete:
+                member.copied = None
             member.sent_at = self._clock.seconds()
 
     def _ask(self, node: str, question: Ask) -> bool:

@@ -71,11 +71,11 @@ class Replica:
         self.is_truncated = False
         self._asked_at = None
 
-    def seen(self, again: bool) -> Seen:
+    def seen(self, again: bool, copied: int = 0) -> Seen:
         """
         The acknowledgement; with `again` it asks to continue.
         """
-        return Seen(*self.epoch, self._number, self._position, again)
+        return Seen(*self.epoch, self._number, self._position, again, copied)
 
     def must_ask(self) -> bool:
         """

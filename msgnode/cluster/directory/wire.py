@@ -49,7 +49,8 @@ class Seen(Statement, tag="seen"):
     a snapshot up to `position`; SHARDS if it is complete.
 
     `again` asks the receiver to continue from there. Without it this is an acknowledgement, and a sign of
-    life.
+    life. `copied` is the number of the last copy that the sender had made before the changes that it
+    acknowledges first here; 0 if it does not say that.
     """
 
     instance: Annotated[bytes, Meta(max_length=64)]
@@ -57,6 +58,7 @@ class Seen(Statement, tag="seen"):
     number: Counter
     position: Position
     again: bool
+    copied: Counter = 0
 
 
 class Delta(Statement, tag="delta"):

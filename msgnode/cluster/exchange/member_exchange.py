@@ -54,6 +54,7 @@ class MemberExchange:
         seconds: Callable[[], float],
     ) -> None:
         self.changes = 0
+        self.ids = ids
         self._node = node
         self._directory = directory
         self._last = ""  # the address that was changed last

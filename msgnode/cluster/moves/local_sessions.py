@@ -14,6 +14,7 @@ from msgnode.cluster.copies.absent_members import AbsentMembers
 from msgnode.cluster.copies.coming_copies import ComingCopies
 from msgnode.cluster.copies.copy_marks import Marks, later
 from msgnode.cluster.copies.overlap import CopyBudget, CopyId, SessionOverlap
+from msgnode.cluster.copies.session_beginnings import Beginnings
 from msgnode.cluster.moves import session_transfer as transfer
 from msgnode.cluster.moves.node_parts import NoRequests, Parts, Requests
 from msgnode.cluster.moves.session_holder import Claims, Release
@@ -21,6 +22,7 @@ from msgnode.protocol.close_codes import SUPERSEDED, Closing
 from msgnode.protocol.message import Message
 from msgnode.sessions.persistence import SessionMove
 from msgnode.sessions.principal import read_proof
+from msgnode.sessions.queue import QueuedMessage
 from msgnode.sessions.session import Session
 
 log = Logger()
@@ -82,6 +84,13 @@ class LocalSessions:
         self._over: dict[str, int] = {}  # handovers to sessions that have left: their last keys
         self._handed_over: set[bytes] = set()  # by this node, which stops, and not at a client's wish
         self._unflushed: dict[Session, None] = {}
+        self.has_heard: Callable[[str, int], bool] = lambda node, change: True
+        self.beginnings = Beginnings(
+            clock,
+            lambda node, change: self.has_heard(node, change),
+            lambda node: self.absent.is_up(node) or node in self.away(),
+            self._beginning_decided,
+        )
         self._coming = ComingCopies(clock, lambda: self.arrived(), self._still_waits, self._all_copies_came)
         self._commits: list[Deferred[None]] = []
 
@@ -94,6 +103,7 @@ class LocalSessions:
             if session.move is not None:
                 self._begin_leaving(bytes.fromhex(session.move.id), session)
                 self._watch(session)
+                session.mailbox.give(session.mailbox.last_key)  # its new holder may have them all
         last = {release.name: release.id for release in self.releases()}
         for id, session in self._leaving.items():
             if id != last[session.runtime] or self._sessions.get(session.runtime) is not None:
@@ -211,12 +221,44 @@ class LocalSessions:
         session.pause()
         self._clock.callLater(EXPECT_SECONDS, self._still_expects, session, is_restored)
 
+    def began(self, session: Session, change: int, members: Iterable[str]) -> None:
+        """
+        A session began here without its earlier holder. `change` of this node's addresses says so to these
+        members.
+        """
+        self.expect(session)
+        overlap = self._watch(session)
+        overlap.is_from_before = lambda copy: self._came_from_before(session, copy)
+        self.beginnings.begin(session, overlap, change, members)
+
+    def _came_from_before(self, session: Session, copy: Message | QueuedMessage) -> None:
+        """
+        A copy is from before a session: it is for an earlier stay, if that is being handed over.
+        """
+        stays = [each for each in self._leaving.values() if each.runtime == session.runtime]
+        if not stays:
+            return
+        mailbox = stays[-1].mailbox
+        if isinstance(copy, Message):
+            mailbox.put(copy)
+            return
+        data = session.mailbox.read_back(copy)
+        if data is not None:
+            late = mailbox.adopt(data, copy.until, copy.priority, 0, copy.copy, copy.asker)
+            self._watch(stays[-1]).note(late)
+
+    def _beginning_decided(self, session: Session) -> None:
+        if not self._is_arriving(session):
+            session.mailbox.end_arrival()
+        self.flush(session)
+
     def _still_expects(self, session: Session, is_restored: bool) -> None:
         if session.mailbox.overlap is None or session.ended or session.sid in self._sessions.released:
             return
         if self._is_arriving(session):
             return  # it ends with that
-        if self.has_others(session.runtime) or (is_restored and bool(self.away())):
+        is_awaited = self.has_others(session.runtime) or self.beginnings.waits(session)
+        if is_awaited or (is_restored and bool(self.away())):
             self._clock.callLater(EXPECT_SECONDS, self._still_expects, session, is_restored)
         elif self._expects(session):
             self._coming.wait(session)
@@ -516,6 +558,7 @@ class LocalSessions:
 
     def member_down(self, of: str) -> None:
         self.absent.down(of)
+        self.beginnings.give_up(of)
         self._node.slices.begin(self._stop_waiting(lambda node: node == of))
 
     def _stop_waiting(self, is_away: Callable[[str], bool]) -> Iterator[None]:

@@ -130,7 +130,8 @@ class SessionTaking:
         """
         self._moves.compare_soon(session.runtime)
         if self._directory.sessions(session.runtime):
-            self._local.expect(session)
+            members = {*self._directory.members(), *self._local.away()}
+            self._local.began(session, self._directory.last_change(session.runtime), members)
 
     # -- what became of it ----------------------------------------------------------------
 

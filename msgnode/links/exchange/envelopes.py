@@ -40,6 +40,13 @@ class MessageIds:
         self.instance = instance
         self._last = start << START_BITS
 
+    @property
+    def last(self) -> int:
+        """
+        The number of the last id that was given.
+        """
+        return self._last
+
     def next(self) -> tuple[bytes, int]:
         return self.take(1)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cluster_durable import NAMES, DurableWorld, RoamingClient
+from tests.support.cluster_durable import NAMES, STEP_SECONDS, DurableWorld, RoamingClient
 
 A, B, C = NAMES
 ANN, BOB = "runtime://example.org/1", "runtime://example.org/2"
@@ -346,3 +346,24 @@ def test_request_that_was_given_up_does_not_come_with_its_recipient(world: World
 
     assert [504] == before
     assert [504] == world.ann.codes
+
+
+@pytest.mark.parametrize("steps", range(1, 12))
+def test_request_that_expires_while_all_nodes_are_away_is_answered_once(world: World, steps: int) -> None:
+    """
+    All are killed as one hands the recipient's session over to another, and start when its time is over.
+    """
+    world.bob.drop()
+    world.ann.ask(BOB)
+    world.run(0.1)
+    world.members[C].sessions.moves.hand_over(BOB, B)
+    world.run(steps * STEP_SECONDS)
+    for name in (A, B, C):
+        world.kill(name)
+    world.run(OVERDUE_SECONDS)
+    for name in (A, B, C):
+        world.start(name)
+    world.ann.connect(A)
+    world.run(OVERDUE_SECONDS)
+
+    assert len(world.ann.codes) == 1
