@@ -248,7 +248,7 @@ class LocalSessions:
             self._watch(stays[-1]).note(late)
 
     def _beginning_decided(self, session: Session) -> None:
-        if not self._is_arriving(session):
+        if session.move is None or not session.move.behind:  # else a handover ends it
             session.mailbox.end_arrival()
         self.flush(session)
 

@@ -61,6 +61,34 @@ def test_what_a_client_had_at_its_holder_does_not_come_again_from_there(
     assert sorted(bob.got) == sorted(world.published[S])
 
 
+def test_client_does_not_wait_for_a_late_handover_after_copies_are_decided_about(tmp_path: Path) -> None:
+    """
+    A member that was away is heard again while the earlier holder still waits for what it has sent there.
+    """
+    world = DurableWorld(tmp_path)
+    bob = world.client(S)
+    world.client(OTHER).connect(B)
+    bob.connect(C)
+    world.run(1)
+    world.slow.update({(A, B), (A, C)})
+    world.publish(A, S, 4)
+    world.run(0.5)
+    world.kill(A)
+    world.stop(C)
+    world.run(7)
+    bob.connect(B)
+    world.run(4)
+    world.resume(C)
+    world.run(8)
+    world.slow.discard((A, B))
+    world.start(A)
+    world.run(2)
+    world.publish(B, S, 4)
+    world.run(1)
+
+    assert ["b4", "b5", "b6", "b7"] == bob.got[-4:]
+
+
 class Mailbox:
     """
     The mailbox of a session, as an overlap asks it to hold and to let go.
