@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, StructField, StructType
 
 MAX_PLANS = 24  # about twice as many as a look has
 MAX_QUERIES = 128  # that one function has made
@@ -33,26 +33,33 @@ class ChangingRows:
     Rows that are replaced from look to look, under plans that are kept.
 
     They are in a file of this machine, which `multiLine` lets Spark read as a whole, however long it is then.
-    Java reads it once for all queries of a look.
+    Java reads it once for all queries of a look, into one row with all rows in it: of many rows Spark would
+    estimate the size again and again.
     """
 
     def __init__(self, spark: SparkSession, path: Path, schema: StructType) -> None:
         self._path = path
-        path.write_text("[]")  # for Spark to find
-        reader = spark.read.schema(schema).options(multiLine=True, mode="FAILFAST", encoding="UTF-8")
+        self._write([])  # for Spark to find
+        whole = StructType([StructField("rows", ArrayType(schema))])
+        reader = spark.read.schema(whole).options(multiLine=True, mode="FAILFAST", encoding="UTF-8")
         file: Any = reader.json(f"file://{path.absolute()}")  # Hadoop does not decode what a URI encodes
-        self._read = file._jdf.javaRDD()
-        rows = file.sparkSession._jsparkSession.createDataFrame(self._read, file._jdf.schema())
-        self.rows = DataFrame(rows, spark).coalesce(1)
+        self._read = file._jdf.queryExecution().toRdd()
+        found = file.sparkSession._jsparkSession.internalCreateDataFrame(
+            self._read, file._jdf.schema(), False
+        )
+        self.rows = DataFrame(found, spark).coalesce(1).selectExpr("inline(rows)")
 
     def put(self, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
         """
         Replace the rows. Returns the query for them, which is always the same.
         """
-        self._path.write_text(json.dumps(rows), "utf-8")
+        self._write(rows)
         self._read.unpersist(True)
         self._read.cache()
         return self.rows
+
+    def _write(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._path.write_text(json.dumps({"rows": rows}), "utf-8")
 
 
 def planned_once(build: _Build) -> _Build:

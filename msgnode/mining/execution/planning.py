@@ -41,4 +41,8 @@ SETTINGS = {
     "spark.sql.optimizer.disableHints": "true",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # The first rows in an order are sorted: else Java code is generated and compiled for each order.
+    "spark.sql.execution.topKSortFallbackThreshold": "0",
+    # Without compiled queries, what is computed once goes through a cache that is cleared for each row.
+    "spark.sql.subexpressionElimination.enabled": "false",
 }
