@@ -158,7 +158,8 @@ def _services(options: Options, reactor: Any, log_levels: LogLevels | None) -> l
     commands = PolicyCommands(policies, node.enforcement)
     operations = Operations(node, facts, lag, reactor, admins, commands, in_thread)
     lost = traffic_losses(traffic)
-    served = factories(node, lag, lost, reactor, policies, admins, operations)
+    served = factories(node, reactor)
+    served["admin"] = admin_factory(node, lag, lost, reactor, policies, commands, admins, operations)
     with exit_on_config_error(where):
         listening += [Listener(listen, served[listen.kind], reactor) for listen in config.listeners()]
     node.components.listeners += listening
@@ -346,17 +347,10 @@ def _welcome(listening: list[Listener]) -> list[Service]:
     return [Welcome(hint, listening)] if hint else []
 
 
-def factories(
-    node: Node,
-    lag: EventLoopLag,
-    lost_lines: Callable[[], int],
-    reactor: Any,
-    policies: PolicyStore,
-    admins: AdminTokens,
-    operations: Operations | None = None,
-) -> dict[str, Any]:
+def factories(node: Node, reactor: Any) -> dict[str, Any]:
     """
-    Returns the factory of each kind of listener; `upgraded` and `sockets` make the web listener's WebSockets.
+    Returns the factory of each kind of listener but `admin`; `upgraded` and `sockets` make the web listener's
+    WebSockets.
     """
     config = node.config
     cork = Cork(node.settle, config.session.unsent_bytes, node.counts)
@@ -390,27 +384,15 @@ def factories(
     web = tree(paths, config.path_prefix)
     site = BoundedSite(web, config, reactor, node.connection_limits, partial_input=node.partial_input)
     site.fast_path = PollFastPath(sockets)
-    commands = PolicyCommands(policies, node.enforcement)
-    if operations is None:
-        operations = Operations(node, NodeFacts(config), lag, reactor, admins, commands)
-    admin = _admin_resources(node, lag, lost_lines, reactor, policies, commands, admins, operations)
     return {
         "web": site,
         "line": LineFactory(node, cork, reactor),
-        "admin": BoundedSite(
-            admin,
-            config,
-            reactor,
-            hosts=admin_hosts,
-            partial_input=node.partial_input,
-            misdirected=ForeignHosts(admins, LivenessResource(node)).resource,
-        ),
         "upgraded": upgraded,
         "sockets": sockets,
     }
 
 
-def _admin_resources(
+def admin_factory(
     node: Node,
     lag: EventLoopLag,
     lost_lines: Callable[[], int],
@@ -419,9 +401,9 @@ def _admin_resources(
     commands: PolicyCommands,
     admins: AdminTokens,
     operations: Operations,
-) -> Resource:
+) -> BoundedSite:
     """
-    Returns the paths of the admin listener.
+    Returns the factory of the admin listener.
     """
 
     def links() -> LinkOperations | None:
@@ -442,7 +424,7 @@ def _admin_resources(
         facts=operations.inspector.facts,
     )
     health = HealthResource(node, reactor)
-    return tree(
+    paths = tree(
         {
             "live": Figures(health, admins, node.config, LivenessResource(node)),
             "metrics": Figures(metrics, admins, node.config),
@@ -455,4 +437,12 @@ def _admin_resources(
             "api/v1/routes": RoutesResource(node, admins),
         },
         root=dashboard,
+    )
+    return BoundedSite(
+        paths,
+        node.config,
+        reactor,
+        hosts=admin_hosts,
+        partial_input=node.partial_input,
+        misdirected=ForeignHosts(admins, LivenessResource(node)).resource,
     )

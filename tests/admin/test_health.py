@@ -22,6 +22,7 @@ class Base(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.net = Network(state="none")
+        self.net.listener("admin")  # there from the beginning, as in a node
         self.device = TCPRuntime(self.net, "runtime://example.org/a").open()
         self.browser = WebSocketRuntime(self.net, "runtime://example.org/b").open()
 

@@ -27,6 +27,7 @@ class AdminCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.state = directory(self)
         self.net = Network(state=str(self.state), **self.sections)
+        self.net.listener("admin")  # before the clients, as in a node
         self.net.tokens.startService()
         self.token = (self.state / "admin-token").read_text().strip()
         self.device = TCPRuntime(self.net, A).open()

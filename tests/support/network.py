@@ -7,6 +7,7 @@ leaves after loseConnection.
 """
 
 from collections import deque
+from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -14,16 +15,18 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.interfaces import IPushProducer, ITCPTransport
 from twisted.internet.protocol import Protocol
 from twisted.test.iosim import FakeTransport, IOPump
+from twisted.web.server import Site
 from zope.interface import implementer
 
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.health import EventLoopLag
+from msgnode.admin.live.service import Live
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.operations import Operations
 from msgnode.config.schema import Listen
 from msgnode.connectors.websocket import WebSocketConnection
 from msgnode.policy.administration.commands import PolicyCommands
-from msgnode.service.tap import factories
+from msgnode.service.tap import admin_factory, factories
 from msgnode.service.wiring import make_policy_store
 from msgnode.transport.tls import over_tls
 from tests.support.certificate import PATH
@@ -169,11 +172,22 @@ class Network:
         self.runtimes: list[Any] = []
         self.policies = make_policy_store(self.node, self.clock)
         self.tokens = AdminTokens(self.node.config.state, self.wall, self.clock.seconds)
-        facts = NodeFacts(self.node.config, wall=self.wall)
-        commands = PolicyCommands(self.policies, self.node.enforcement)
-        self.operations = Operations(self.node, facts, self.lag, self.clock, self.tokens, commands)
-        self.facts, self.live = facts, self.operations.live
+        self.facts = NodeFacts(self.node.config, wall=self.wall)
         self.listeners: dict[str, Any] = {}
+
+    # Few tests have to do with operators, and what is for them takes half the time to make a node.
+
+    @cached_property
+    def commands(self) -> PolicyCommands:
+        return PolicyCommands(self.policies, self.node.enforcement)
+
+    @cached_property
+    def operations(self) -> Operations:
+        return Operations(self.node, self.facts, self.lag, self.clock, self.tokens, self.commands)
+
+    @property
+    def live(self) -> Live:
+        return self.operations.live
 
     def wall(self) -> float:
         """
@@ -186,19 +200,28 @@ class Network:
         The factory of that listener; made when it is first asked for.
         """
         if not self.listeners:
-            self.listeners = self._factories()
+            self.listeners |= factories(self.node, self.clock)
+        if name == "admin" and name not in self.listeners:
+            self.listeners[name] = self._admin_factory()
         if name == "tls" and name not in self.listeners:
             listen = Listen(kind="web", endpoint="tcp:0", cert=PATH, key=PATH)
             self.listeners[name] = over_tls(listen, self.listeners["web"], self.clock)
         if name == "plain" and name not in self.listeners:
-            plain = self._factories()["web"]
+            plain = factories(self.node, self.clock)["web"]
             plain.resource.children[b"ws"]._factory.protocol = PlainConnection
             self.listeners[name] = plain
         return self.listeners[name]
 
-    def _factories(self) -> dict[str, Any]:
-        return factories(
-            self.node, self.lag, lambda: 0, self.clock, self.policies, self.tokens, self.operations
+    def _admin_factory(self) -> Site:
+        return admin_factory(
+            self.node,
+            self.lag,
+            lambda: 0,
+            self.clock,
+            self.policies,
+            self.commands,
+            self.tokens,
+            self.operations,
         )
 
     def link(self, name: str, client: Protocol, peer: Any = None) -> Link:

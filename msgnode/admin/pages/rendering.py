@@ -184,40 +184,8 @@ class Renderer:
 
     def __init__(self) -> None:
         self.assets, self.zipped, self.version = _assets()
-        self._templates = Environment(
-            loader=FileSystemLoader(HERE / "templates"),
-            autoescape=True,
-            auto_reload=False,
-            finalize=shown,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.filters |= {
-            "number": number,
-            "size": size,
-            "bits": bits,
-            "duration": duration,
-            "clock": clock,
-            "short_time": short_time,
-            "spark": spark,
-            "thinned": thinned,
-            "last_value": last_value,
-            "newest": newest,
-            "iso": iso,
-            "moment": moment,
-            "raw": raw,
-            "json": lambda value: json.dumps(value, ensure_ascii=False, default=str),
-            "quoted": lambda text: quote(text, safe=""),
-        }
+        self._templates = _environment()
         self._loaded: set[str] = set()
-        self._templates.globals["asset"] = lambda name: f"/assets/{name}?v={self.version}"
-        self._templates.globals |= {
-            "link": link,
-            "with_value": with_value,
-            "without": without,
-            "menu": MENU,
-            "menu_roles": MENU_ROLES,
-        }
 
     def is_loaded(self, template: str) -> bool:
         """
@@ -235,6 +203,48 @@ class Renderer:
 
     def render(self, template: str, **context: Any) -> bytes:
         return self._templates.get_template(template).render(**context).encode("utf-8", "replace")
+
+
+@cache
+def _environment() -> Environment:
+    """
+    The templates of all pages, each compiled once in a process.
+    """
+    version = _assets()[2]
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        auto_reload=False,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "number": number,
+        "size": size,
+        "bits": bits,
+        "duration": duration,
+        "clock": clock,
+        "short_time": short_time,
+        "spark": spark,
+        "thinned": thinned,
+        "last_value": last_value,
+        "newest": newest,
+        "iso": iso,
+        "moment": moment,
+        "raw": raw,
+        "json": lambda value: json.dumps(value, ensure_ascii=False, default=str),
+        "quoted": lambda text: quote(text, safe=""),
+    }
+    made.globals["asset"] = lambda name: f"/assets/{name}?v={version}"
+    made.globals |= {
+        "link": link,
+        "with_value": with_value,
+        "without": without,
+        "menu": MENU,
+        "menu_roles": MENU_ROLES,
+    }
+    return made
 
 
 @cache

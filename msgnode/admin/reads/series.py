@@ -6,6 +6,7 @@ a week.
 import os
 from array import array
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
@@ -104,7 +105,13 @@ class _Ring:
         self.points = points
         self.last = 0  # the number of the newest point
         self.delivery = DeliveryTimes()  # since that point
-        self.values = {name: array("d", [NOTHING]) * points for name in NAMES}
+
+    @cached_property
+    def values(self) -> dict[str, "array[float]"]:
+        """
+        The points of each figure; a megabyte, made when the history begins.
+        """
+        return {name: array("d", [NOTHING]) * self.points for name in NAMES}
 
     def put(self, number: int, values: dict[str, float]) -> None:
         # No figure was taken between, or the clock was set back before it.

@@ -3,6 +3,7 @@ The records that the node knows: those of its own namespace SYSTEM, and those of
 """
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,11 @@ def read_records(directory: str, public: Iterable[str]) -> RecordSet:
     return RecordSet(definitions, checker, _index(definitions), made, definitions.digest)
 
 
+@cache
+def _own_records() -> RecordSet:
+    return read_records("", ())
+
+
 def _with_nested(definitions: Definitions, namespaces: frozenset[str]) -> Definitions:
     """
     The records of these namespaces, and those nested in them, without which they could not be filled in.
@@ -94,7 +100,7 @@ class KnownRecords:
     def __init__(self) -> None:
         self.checked = 0
         self.refused_reloads = 0
-        self.use(read_records("", ()))
+        self.use(_own_records())
 
     def use(self, records: RecordSet) -> None:
         """
