@@ -71,6 +71,7 @@ class ClusterSessions:
             most=options.moving_sessions,
         )
         channel.listener = self.moves
+        self.moves.is_gone = lambda node: node not in {*missing(), *channel.up()}
         self.local.more = self.moves.more
         self.local.requests = members.outgoing
         self.local.has_others = lambda name: bool(directory.sessions(name))
@@ -121,6 +122,7 @@ class ClusterSessions:
             self._comparing.stop()
         self._drain.stop()
         self._acknowledgements.stop()
+        self.local.beginnings.stop()
         self.moves.stop()
 
     def figures(self) -> dict[str, int]:

@@ -148,6 +148,7 @@ class Mailbox:
     __slots__ = (
         "__weakref__",
         "_behind",
+        "_behind_base",
         "_behind_key",
         "_given_key",
         "_given_until",
@@ -180,6 +181,7 @@ class Mailbox:
         self._behind: MessageQueue | None = None
         self._late_key = 0
         self._has_late = False  # did such a message come since the arrival began
+        self._behind_base = 0  # the key after which those are
         self._behind_key = 0  # of the last message behind those that arrive; 0: none arrive
         self._given_key = 0  # up to there another node may have the messages, and answers for them
         self._given_until = 0.0  # as long as that is waited for
@@ -611,10 +613,10 @@ class Mailbox:
         the key after which those are written.
         """
         if not self._behind_key:
-            self._behind_key = self.last_key + ARRIVING_KEYS
+            self._behind_base = self._behind_key = self.last_key + ARRIVING_KEYS
             self._late_key = self._behind_key - ARRIVING_KEYS // 2
             self._has_late = False
-        return self._behind_key
+        return self._behind_base
 
     def end_arrival(self) -> None:
         """
@@ -762,7 +764,8 @@ class Mailbox:
         Restores the queue after a restart; messages with keys above `behind`, if it is not 0, wait for those
         that arrive from another node.
         """
-        self._behind_key, self._late_key = behind, behind - ARRIVING_KEYS // 2
+        self._behind_base = self._behind_key = behind
+        self._late_key = behind - ARRIVING_KEYS // 2
         for kept in queued:
             self._expire_in_time(kept)
             for other in self._restored_queue(kept.key, behind).put(kept):

@@ -25,6 +25,7 @@ class DirectoryNode:
         self.directory = ReplicatedDirectory(
             members, self.is_bound, cluster.clock, Slices(cluster.clock), limits
         )
+        self.directory.last_copy = lambda: 1
         members.listener = self.directory
         self.members = members
         self.directory.start()

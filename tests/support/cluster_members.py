@@ -57,6 +57,7 @@ class MemoryCluster:
         self.wires: dict[tuple[str, str], Wire] = {}
         self.cut_links: set[frozenset] = set()
         self.stopped: set[str] = set()
+        self.one_way: set[tuple[str, str]] = set()  # links, from and to, on which nothing arrives any more
         self.starts = 0
 
     def start(self, node, forgets=False):
@@ -138,6 +139,8 @@ class MemoryCluster:
 
     def _deliver(self, wire, of, to):
         if self.wires.get((of, to)) is not wire or to in self.stopped or not wire.payloads:
+            return
+        if (of, to) in self.one_way:
             return
         self.nodes[to].listener.member_heard(of, wire.payloads.popleft())
         if wire.payloads:

@@ -411,6 +411,12 @@ class MoveNode:
     def outrank(self, name, generation):
         return None
 
+    def redirect(self, release, other):
+        raise NotImplementedError
+
+    def take_back(self, release):
+        raise NotImplementedError
+
     def release(self, release):
         held = self.now.sessions.pop(release.name)
         connection = self.connections.pop(release.name, None)
@@ -710,6 +716,12 @@ class QuickNode:
 
     def outrank(self, name, generation):
         return None
+
+    def redirect(self, release, other):
+        raise NotImplementedError
+
+    def take_back(self, release):
+        raise NotImplementedError
 
     def releases(self):
         return []

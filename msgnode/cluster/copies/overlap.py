@@ -113,7 +113,7 @@ class SessionOverlap:
         # Called with a copy from before the session, and with its message, or with what is kept of that.
         self.is_from_before: Callable[[Message | QueuedMessage], None] = lambda copy: None
         self._undecided: dict[str, list[QueuedMessage]] = {}  # by member that has not heard of it yet
-        self._asked = ""  # the member of a copy that is being queued
+        self._undecided_member = ""  # the member of a copy that is being queued
         self._here: dict[CopyId, int] = {}  # the keys of their messages
         self._late: dict[CopyId, QueuedMessage] = {}  # that came by the other member
         self._first: dict[bytes, int] = {}  # by instance, of the copies that came by themselves
@@ -126,6 +126,7 @@ class SessionOverlap:
         return len(self._here)
 
     def admits(self, message: Message) -> bool:
+        self._undecided_member = ""
         id = self._id_of(message)
         if id is None:
             return True
@@ -145,14 +146,17 @@ class SessionOverlap:
                 self._timer.reset(0)  # not at once: this message is being queued
         if id in self._here:
             return False
-        if self._asked:
+        if self._undecided_member:
             self._mailbox.begin_arrival()
+            if self._undecided_member not in self._undecided:
+                self._undecided[self._undecided_member] = []
+                self.waits_for_member(self._undecided_member)
         return True
 
     def _is_since(self, beginning: CopiesSince, message: Message, id: CopyId) -> bool:
         node = getattr(message.origin, "peer", "")
         is_since = beginning.is_since(node, id)
-        self._asked = node if is_since is None else ""
+        self._undecided_member = node if is_since is None else ""
         if is_since is False:
             self.is_from_before(message)
         return is_since is not False
@@ -166,11 +170,19 @@ class SessionOverlap:
         if undecided is None:
             return False
         for kept in undecided:
-            assert kept.copy is not None and beginning is not None
-            if beginning.is_since(node, kept.copy) is False and self._mailbox.take_out(kept):
+            if kept.copy is None or beginning is None or beginning.is_since(node, kept.copy) is not False:
+                continue
+            if self._mailbox.take_out(kept):
                 self._here.pop(kept.copy, None)
                 self.is_from_before(kept)
         return not self._undecided
+
+    @property
+    def holds(self) -> bool:
+        """
+        Do messages wait for what a member says about its copies?
+        """
+        return bool(self._undecided)
 
     def follows(self, kept: QueuedMessage) -> bool:
         if kept.copy not in self._late:
@@ -180,11 +192,9 @@ class SessionOverlap:
 
     def note(self, kept: QueuedMessage) -> None:
         self.note_early(kept)
-        if self._asked:
-            node, self._asked = self._asked, ""
-            if node not in self._undecided:
-                self.waits_for_member(node)
-            self._undecided.setdefault(node, []).append(kept)
+        if self._undecided_member:
+            self._undecided[self._undecided_member].append(kept)
+            self._undecided_member = ""
         self._collected()
 
     def restore(self, copies: Mapping[int, CopyId]) -> None:

@@ -10,6 +10,7 @@ it heard of them.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from weakref import ref
 
 import msgspec
 from twisted.internet.interfaces import IReactorTime
@@ -51,8 +52,9 @@ class Beginning:
 
 class _Pending(msgspec.Struct, eq=False):
     change: int  # by which the session came into the directory
-    session: Session
+    session: ref[Session]
     beginning: Beginning
+    at: float  # when it began
 
 
 class Beginnings:
@@ -74,6 +76,9 @@ class Beginnings:
         self._is_expected = is_expected
         self._decided = decided
         self._pending: dict[str, deque[_Pending]] = {}  # by member, in the order of changes
+        self._spoke: dict[str, float] = {}  # when a member has acknowledged anything last
+        self._starts: dict[str, int] = {}  # of members
+        self._is_stopped = False
 
     def begin(self, session: Session, overlap: SessionOverlap, change: int, members: Iterable[str]) -> None:
         """
@@ -84,11 +89,9 @@ class Beginnings:
         overlap.waits_for_member = lambda node: self._hold(session, node)
         for node in nodes:
             pending = self._pending.setdefault(node, deque())
-            pending.append(_Pending(change, session, beginning))
+            pending.append(_Pending(change, ref(session), beginning, self._clock.seconds()))
             if len(pending) > MAX_UNHEARD:
-                oldest = pending.popleft()
-                del oldest.beginning.marks[node]
-                self._decide(oldest.session, node)
+                self._count_all(pending.popleft(), node)
 
     def waits(self, session: Session) -> bool:
         """
@@ -103,11 +106,22 @@ class Beginnings:
         A member has acknowledged addresses of this node; before it had the last of them, it had made copies
         up to that number. An older release does not say that: 0.
         """
+        self._spoke[node] = self._clock.seconds()
         pending = self._pending.get(node)
         while pending and self._has_heard(node, pending[0].change):
             each = pending.popleft()
             each.beginning.marks[node] = memory, number
             self._decide(each.session, node)
+
+    def member_up(self, node: str, start: int) -> None:
+        """
+        A member is reached. If it has started again since it was heard after a session had begun, it may have
+        made copies for that which it cannot tell from those before: then all of them count.
+        """
+        before, self._starts[node] = self._starts.get(node), start
+        pending, spoke = self._pending.get(node), self._spoke.get(node, float("-inf"))
+        while before not in (None, start) and pending and pending[0].at <= spoke:
+            self._count_all(pending.popleft(), node)
 
     def give_up(self, node: str) -> None:
         """
@@ -116,10 +130,20 @@ class Beginnings:
         for each in self._pending.get(node, ()):
             self._decide(each.session, node)
 
-    def _hold(self, session: Session, node: str) -> None:
-        self._clock.callLater(HOLD_SECONDS, self._decide, session, node)
+    def _count_all(self, pending: _Pending, node: str) -> None:
+        del pending.beginning.marks[node]
+        self._decide(pending.session, node)
 
-    def _decide(self, session: Session, node: str) -> None:
+    def _hold(self, session: Session, node: str) -> None:
+        self._clock.callLater(HOLD_SECONDS, self._decide, ref(session), node)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+
+    def _decide(self, found: ref[Session], node: str) -> None:
+        session = found()
+        if session is None or session.ended or self._is_stopped:
+            return
         overlap = session.mailbox.overlap
-        if isinstance(overlap, SessionOverlap) and overlap.decide(node) and not session.ended:
+        if isinstance(overlap, SessionOverlap) and overlap.decide(node):
             self._decided(session)

@@ -83,9 +83,11 @@ class Telling:
         self._count = 0
 
     def add(self, node: str, session: HeldSession) -> None:
-        if self._count < MAX_SESSIONS:
-            self._count += 1
-            self._sessions.setdefault(node, {})[session.name] = session
+        sessions = self._sessions.setdefault(node, {})
+        is_new = session.name not in sessions
+        if not is_new or self._count < MAX_SESSIONS:
+            self._count += is_new
+            sessions[session.name] = session
 
     def clear(self) -> None:
         self._sessions.clear()
@@ -98,7 +100,7 @@ class Telling:
         while self._sessions:
             node, sessions = next(iter(self._sessions.items()))
             part = _first(sessions, most_bytes - HEAD_BYTES)
-            if not send(Elsewhere(node, part)):
+            if part and not send(Elsewhere(node, part)):
                 return False
             for session in part:
                 del sessions[session.name]

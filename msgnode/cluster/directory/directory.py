@@ -62,8 +62,10 @@ class _Member(msgspec.Struct, eq=False):
     is_suspected: bool = False
     owes_seen: bool = False
     asks_again: bool = False
+    says_copies: bool = False  # is it of a release that knows what is said of members that are away?
     is_logged: bool = False  # that it sent something malformed
     copied: int | None = None  # the last copy that was made here before what is not acknowledged
+    said: int | None = None  # the last such one that was said: that may be lost with the link
 
 
 class ReplicatedDirectory:
@@ -287,6 +289,9 @@ class ReplicatedDirectory:
             follower = Follower(node, self._members, self.own, self._log, self.counts)
             now = self._clock.seconds()
             member = self._known[node] = _Member(replica, follower, now, now, Telling())
+        if member.replica.epoch != epoch:
+            member.copied = member.said = None
+        member.copied = member.said if member.copied is None else member.copied
         member.replica.begin(epoch)
         member.follower.link_up()
         member.is_up = member.owes_seen = member.asks_again = True
@@ -339,7 +344,7 @@ class ReplicatedDirectory:
             self._note_copies(member)
             self._followed(member, member.replica.apply_delta(statement))
         elif isinstance(statement, Piece):
-            self._note_copies(member, begins=statement.begins)
+            self._note_copies(member)
             self._followed(member, member.replica.apply_piece(statement))
             if member.replica.is_complete:
                 self._absent_holders.forget(node)
@@ -347,6 +352,7 @@ class ReplicatedDirectory:
         elif isinstance(statement, Seen):
             member.follower.seen(statement)
             self._settling.check()
+            member.says_copies = statement.copied > 0
             self.acknowledged(node, member.replica.epoch[0], statement.copied)
             if statement.again:
                 self._wake()
@@ -372,8 +378,8 @@ class ReplicatedDirectory:
             member.owes_seen = member.asks_again = True
             log.info("{node} is heard again", node=node)
 
-    def _note_copies(self, member: _Member, begins: bool = False) -> None:
-        if begins or member.copied is None:
+    def _note_copies(self, member: _Member) -> None:
+        if member.copied is None:
             member.copied = self.last_copy()
 
     def _followed(self, member: _Member, is_applied: bool) -> None:
@@ -387,8 +393,9 @@ class ReplicatedDirectory:
         self.session_added(name)
         if self.own.session(name) is not None:
             self.session_shared(name)
-        if self._absent:
-            telling = self._known[node].telling
+        member = self._known[node]
+        if self._absent and member.says_copies:
+            telling = member.telling
             for holder, entry in higher(self.table.sessions(name), node, self._absent):
                 telling.add(holder, HeldSession(name, entry.token_hash, entry.generation))
 
@@ -434,8 +441,8 @@ class ReplicatedDirectory:
         copied = self.last_copy() if member.copied is None else member.copied
         if member.owes_seen and member.follower.send(member.replica.seen(member.asks_again, copied)):
             member.owes_seen = member.asks_again = False
-            if member.replica.is_complete:
-                member.copied = None
+            if member.replica.is_complete and member.copied is not None:
+                member.said, member.copied = member.copied, None
             member.sent_at = self._clock.seconds()
 
     def _ask(self, node: str, question: Ask) -> bool:

@@ -2,10 +2,11 @@
 The sessions of this node, as moves see them (SessionHolder): real ones, with their state in the spool.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred, fail, maybeDeferred, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -18,6 +19,7 @@ from msgnode.cluster.copies.session_beginnings import Beginnings
 from msgnode.cluster.moves import session_transfer as transfer
 from msgnode.cluster.moves.node_parts import NoRequests, Parts, Requests
 from msgnode.cluster.moves.session_holder import Claims, Release
+from msgnode.cluster.moves.wire import PART_BYTES
 from msgnode.protocol.close_codes import SUPERSEDED, Closing
 from msgnode.protocol.message import Message
 from msgnode.sessions.persistence import SessionMove
@@ -31,6 +33,7 @@ MAX_OVER = 20_000  # handovers whose end is remembered, in case that the other m
 MAX_LATE = 10_000  # sessions that have left, for which late messages are waited for
 LATE_SECONDS = 1.0  # until it is asked again whether those have come
 AWAY_SECONDS = 2.0  # after a restart, for which sessions wait for members that are away
+HERE = ""  # this node, as the one that hands a session over to itself
 EXPECT_SECONDS = 10.0  # between two looks whether another member still has a session
 
 
@@ -85,6 +88,7 @@ class LocalSessions:
         self._handed_over: set[bytes] = set()  # by this node, which stops, and not at a client's wish
         self._unflushed: dict[Session, None] = {}
         self.has_heard: Callable[[str, int], bool] = lambda node, change: True
+        self._decided: deque[Session] = deque()  # for which messages are not held any more
         self.beginnings = Beginnings(
             clock,
             lambda node, change: self.has_heard(node, change),
@@ -126,7 +130,8 @@ class LocalSessions:
         """
         The members that have not come back after a restart hand nothing over.
         """
-        self._node.slices.begin(self._stop_waiting(self.away().__contains__))
+        away = {HERE, *self.away()}
+        self._node.slices.begin(self._stop_waiting(away.__contains__))
 
     @property
     def late(self) -> int:
@@ -236,21 +241,45 @@ class LocalSessions:
         A copy is from before a session: it is for an earlier stay, if that is being handed over.
         """
         stays = [each for each in self._leaving.values() if each.runtime == session.runtime]
-        if not stays:
+        earlier = [each for each in stays if each.sid < session.sid]
+        if not earlier:
             return
-        mailbox = stays[-1].mailbox
+        stay = earlier[-1]
         if isinstance(copy, Message):
-            mailbox.put(copy)
+            stay.mailbox.put(copy)
             return
-        data = session.mailbox.read_back(copy)
-        if data is not None:
-            late = mailbox.adopt(data, copy.until, copy.priority, 0, copy.copy, copy.asker)
-            self._watch(stays[-1]).note(late)
+        data, overlap = session.mailbox.read_back(copy), self._watch(stay)
+        if data is not None and copy.copy is not None and overlap.is_new(copy.copy):
+            overlap.note(stay.mailbox.adopt(data, copy.until, copy.priority, 0, copy.copy, copy.asker))
 
     def _beginning_decided(self, session: Session) -> None:
-        if session.move is None or not session.move.behind:  # else a handover ends it
+        """
+        Its messages do not wait for what members say. There may be many such sessions at once.
+        """
+        self._decided.append(session)
+        if len(self._decided) == 1:
+            self._clock.callLater(0, lambda: self._node.slices.begin(self._end_holds()))
+
+    def _end_holds(self) -> Iterator[None]:
+        while self._decided:
+            session = self._decided.popleft()
+            if not session.ended:
+                self._end_hold(session)
+                self.flush(session)
+            yield
+
+    def _end_hold(self, session: Session) -> None:
+        overlap = session.mailbox.overlap
+        holds = isinstance(overlap, SessionOverlap) and overlap.holds
+        if not holds and (session.move is None or not session.move.behind):  # else a handover ends it
             session.mailbox.end_arrival()
-        self.flush(session)
+
+    def _end_overlap(self, session: Session) -> None:
+        """
+        No other member has anything of the session any more.
+        """
+        session.mailbox.overlap = None
+        self._end_hold(session)
 
     def _still_expects(self, session: Session, is_restored: bool) -> None:
         if session.mailbox.overlap is None or session.ended or session.sid in self._sessions.released:
@@ -263,7 +292,7 @@ class LocalSessions:
         elif self._expects(session):
             self._coming.wait(session)
         else:
-            session.mailbox.overlap = None
+            self._end_overlap(session)
             self.flush(session)
 
     # -- leaving ----------------------------------------------------------------------
@@ -304,7 +333,7 @@ class LocalSessions:
         assert session.move is not None
         session.move = msgspec.structs.replace(session.move, id="", to="", generation=0)
         if not self._is_arriving(session):
-            session.mailbox.overlap = None
+            self._end_overlap(session)
         session.write_state()
         if self._sessions.get(session.runtime) is None:
             self._sessions.hold_again(session)
@@ -424,6 +453,43 @@ class LocalSessions:
         if self._is_arriving(session):
             return not session.mailbox.is_arriving  # it is late from an earlier holder
         return release.id in self._late
+
+    def redirect(self, release: Release, other: Release) -> Deferred[None]:
+        session = self._end_leaving(release.id)
+        assert session.move is not None, "it has been released"
+        session.move = msgspec.structs.replace(
+            session.move, id=other.id.hex(), to=other.to, generation=other.generation
+        )
+        self._begin_leaving(other.id, session)
+        if release.id in self._left_bindings:
+            self._left_bindings[other.id] = self._left_bindings.pop(release.id)
+        if release.id in self._released_at:
+            self._released_at[other.id] = self._released_at.pop(release.id)
+        if release.id in self._marks_at:
+            self._marks_at[other.id] = self._marks_at.pop(release.id)
+        self._flushing.pop(release.id, None)
+        self._late.discard(release.id)
+        self._handed_over.discard(release.id)
+        session.write_state()
+        return self._commit()
+
+    def take_back(self, release: Release) -> Deferred[None]:
+        taken: Deferred[None] = succeed(None)
+        done = self.progress(HERE, release.id)
+        if done is None:
+            state = self.state(release, self.claims(release.name))
+            taken = maybeDeferred(self.import_state, HERE, release, state)
+        taken.addCallback(lambda result: self._take_back(release, 0 if done is None else done[0]))
+        return taken.addCallback(lambda result: self.discard(release))
+
+    def _take_back(self, release: Release, after: int) -> Deferred[None]:
+        found = self.messages(release, after, PART_BYTES)
+        if not found:
+            return self.finish(HERE, release.id)
+        key = found[-1][0]
+        written = self.import_messages(HERE, release.id, key, [data for _, data in found])
+        written.addCallback(lambda result: self.handed_over(release, key))
+        return written.addCallback(lambda result: self._take_back(release, key))
 
     def discard(self, release: Release) -> None:
         session = self._end_leaving(release.id)
@@ -555,6 +621,7 @@ class LocalSessions:
 
     def member_up(self, of: str, epoch: tuple[bytes, int]) -> None:
         self.absent.up(of, epoch[0])
+        self.beginnings.member_up(of, epoch[1])
 
     def member_down(self, of: str) -> None:
         self.absent.down(of)
@@ -619,7 +686,7 @@ class LocalSessions:
         if isinstance(overlap, SessionOverlap) and overlap.expects:
             self._coming.wait(session)
         elif session.sid not in self._sessions.released:
-            session.mailbox.overlap = None
+            self._end_overlap(session)
         if not session.ended:
             session.write_state()
             self.flush(session)
@@ -640,7 +707,7 @@ class LocalSessions:
     def _all_copies_came(self, session: Session) -> None:
         is_held = not session.ended and session.sid not in self._sessions.released
         if is_held and not self._is_arriving(session):
-            session.mailbox.overlap = None
+            self._end_overlap(session)
             self.flush(session)
 
     def _is_arriving(self, session: Session) -> bool:

@@ -47,6 +47,7 @@ from msgnode.cluster.moves.wire import (
 log = Logger()
 
 TICK_SECONDS = 1.0
+GONE_PER_TICK = 100  # handovers to members that are gone for good
 MAX_MOVES = 10_000  # requests under way, and arrivals
 MAX_MEMBERS = 64
 ID_BYTES = 8
@@ -132,6 +133,7 @@ class Moves:
         )
         self._returns = Returns(clock)
         self._arrivals = Arrivals(members.node, holder, self._reply, self._imported, most, settled)
+        self.is_gone: Callable[[str], bool] = lambda node: False  # has a member no lease any more?
         self._logged: set[str] = set()
         self.introduction = Introduction("", True)  # of this node, to members
         self.introductions: dict[str, Introduction] = {}
@@ -520,9 +522,40 @@ class Moves:
 
     def _tick(self) -> None:
         self._tick_call = self._clock.callLater(TICK_SECONDS, self._tick)
-        for departures in self._known.values():
+        for node, departures in self._known.items():
             departures.tick()
+            if departures.handovers and not departures.is_up and self.is_gone(node):
+                for handover in list(departures.handovers.values())[:GONE_PER_TICK]:
+                    self._give_elsewhere(handover)
         unreleased, self._unreleased = self._unreleased, set()
         for name in unreleased:
             self.compare(name)
         self._wake()
+
+    def _give_elsewhere(self, handover: Handover) -> None:
+        """
+        The member to which a session was handed over does not come back: its newest holder gets what is left.
+        """
+        release, node = handover.release, handover.release.to
+        holders = [each for each in self._directory.other_holders(release.name) if each[1] != node]
+        is_here = self._holder.generation(release.name) is not None
+        if not is_here and not holders:
+            return
+        self._departures(node).handovers.pop(release.id, None)
+        self._ended(handover)
+        log.warn("what {node} had not got of {name} goes elsewhere", node=node, name=release.name)
+        if is_here:
+            given = self._holder.take_back(release)
+        else:
+            other = Release(self._random_bytes(ID_BYTES), release.name, *holders[-1])
+            given = self._holder.redirect(release, other).addCallback(lambda done: self._hand_over(other))
+        given.addErrback(lambda why: self._not_given(why, handover))
+
+    def _not_given(self, why: Failure, handover: Handover) -> None:
+        """
+        It is tried again, if it is still here.
+        """
+        log.warn("{name}: {why}", name=handover.release.name, why=why.getErrorMessage())
+        if any(release.id == handover.release.id for release in self._holder.releases()):
+            self._by_name.setdefault(handover.release.name, []).append(handover)
+            self._departures(handover.release.to).add(handover)

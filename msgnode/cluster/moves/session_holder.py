@@ -86,6 +86,16 @@ class SessionHolder(Protocol):
         Is what is still on its way so late that the session's client must not wait for it any more?
         """
 
+    def redirect(self, release: Release, other: Release) -> Deferred[None]:
+        """
+        Hand a session over to another member, by another release: that of the first is gone for good.
+        """
+
+    def take_back(self, release: Release) -> Deferred[None]:
+        """
+        Give what was for a member that is gone for good to the session of that name which is held here.
+        """
+
     def discard(self, release: Release) -> None:
         """
         Forget the session: its new holder has everything.

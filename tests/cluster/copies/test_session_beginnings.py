@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 
 from msgnode.cluster.copies.overlap import SessionOverlap
 from msgnode.cluster.copies.session_beginnings import HOLD_SECONDS, MAX_UNHEARD, Beginnings
-from tests.support.cluster_durable import NAMES, DurableWorld
+from tests.support.cluster_durable import NAMES, TOPIC, DurableWorld
 
 A, B, C = NAMES
 S, OTHER = "runtime://example.org/1", "runtime://example.org/11"  # both subscribe to one topic
@@ -87,6 +87,66 @@ def test_client_does_not_wait_for_a_late_handover_after_copies_are_decided_about
     world.run(1)
 
     assert ["b4", "b5", "b6", "b7"] == bob.got[-4:]
+
+
+def test_what_a_member_publishes_is_not_lost_with_its_acknowledgement(tmp_path: Path) -> None:
+    """
+    The member has heard of the session, and its link is lost before it can say so.
+    """
+    world = DurableWorld(tmp_path)
+    bob = world.client(S)
+    bob.connect(C)
+    world.run(1)
+    world.publish(B, S, 2)
+    world.run(1)
+    world.kill(C)
+    world.run(1)
+    world.stop(B)
+    bob.connect(A)
+    world.run(4)
+    world.cluster.one_way.add((B, A))
+    world.resume(B)
+    while A not in world.members[B].directory.holders(TOPIC.format("1")):
+        world.run(0.005)
+    world.run(0.02)
+    world.cluster.cut(A, B)
+    world.publish(B, S, 10)
+    world.run(1)
+    world.cluster.one_way.clear()
+    world.cluster.restore(A, B)
+    world.run(10)
+
+    assert sorted(bob.got) == sorted(world.published[S])
+
+
+def test_copies_from_before_that_come_after_the_session_has_left_again(tmp_path: Path) -> None:
+    """
+    They are for the earlier holder, which has them, and not for the session that has begun and left.
+    """
+    world = DurableWorld(tmp_path)
+    bob = world.client(S)
+    world.client(OTHER).connect(B)
+    bob.connect(A)
+    world.run(1)
+    world.cluster.cut(B, C)
+    world.run(0.2)
+    world.publish(C, S, 6)
+    world.run(1)
+    world.kill(A)
+    world.run(1)
+    bob.connect(B)
+    world.run(5)
+    world.slow.add((C, B))
+    world.cluster.restore(B, C)
+    world.run(2)
+    bob.connect(C)
+    world.run(3)
+
+    world.slow.clear()
+    world.run(20)
+
+    assert world.members[B].exchange.counts["failed"] == 0
+    assert bob.got == ["c0", "c1", "c2", "c3", "c4", "c5"]
 
 
 class Mailbox:
@@ -212,6 +272,45 @@ class TestBeginnings:
 
         assert self.decided == [self.session]
         assert self.session.overlap.admits(Copy(29)) is False
+
+    def test_copies_for_which_there_is_no_room_hold_nothing_up(self) -> None:
+        """
+        What waits behind such a copy goes on when its member has said what it had made before.
+        """
+        assert self.session.overlap.admits(Copy(20))
+        local: Any = Copy(0)
+        local.copy = local.id = None
+        assert self.put(local) == [True]
+
+        self.hear(7, 20)
+
+        assert self.decided == [self.session]
+        assert self.session.mailbox.taken_out == []
+
+    def test_member_that_starts_again_after_it_may_have_heard_of_the_session(self) -> None:
+        """
+        It cannot tell any more which copies it had made before that: all count.
+        """
+        self.beginnings.member_up(C, 1)
+        self.hear(6, 18)
+        self.put(Copy(20))
+
+        self.beginnings.member_up(C, 2)
+
+        assert self.decided == [self.session]
+        assert self.session.mailbox.taken_out == []
+        assert self.session.overlap.admits(Copy(19)) is True
+
+    def test_member_that_was_killed_before_the_session_began(self) -> None:
+        """
+        Nothing was heard of it since: its copies are from before.
+        """
+        self.beginnings.member_up(C, 1)
+        self.beginnings.member_up(C, 2)
+
+        self.hear(7, 20)
+
+        assert self.session.overlap.admits(Copy(19)) is False
 
     def test_sessions_of_which_a_member_has_not_heard_are_bounded(self) -> None:
         """
