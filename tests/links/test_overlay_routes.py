@@ -267,19 +267,31 @@ def test_a_first_hop_whose_link_went_down_a_moment_ago_is_not_taken():
     assert B == routes.first_hop(D)
 
 
-def test_a_first_hop_with_a_new_link_is_avoided_no_more():
+def test_the_way_to_a_node_with_a_new_link_is_avoided_no_more():
     """
-    What did not get through by the link before says nothing of the new one.
+    What did not get there by the link before says nothing of the new one.
+    """
+    world = network((A, B, 10), (A, C, 20), (C, B, 20))
+    overlay(world, A).avoid_first_hop(B)
+    avoided = overlay(world, A).routes.first_hop(B)
+
+    wire(world, A, B).renew()
+    world.run(1)
+
+    assert (C, B) == (avoided, overlay(world, A).routes.first_hop(B))
+
+
+def test_a_neighbour_that_passes_nothing_on_is_avoided_whatever_its_link():
+    """
+    It could else begin its link again, and have all that it does not pass on.
     """
     world = network((A, B, 10), (B, D, 10), (A, C, 20), (C, D, 20))
     overlay(world, A).avoid_first_hop(D)
 
-    wire(world, A, B).down()
+    wire(world, A, B).renew()
     world.run(1)
-    wire(world, A, B).up()
-    world.run(10)
 
-    assert B == overlay(world, A).routes.first_hop(D)
+    assert C == overlay(world, A).routes.first_hop(D)
 
 
 def test_the_only_first_hop_is_not_avoided():

@@ -119,13 +119,14 @@ class Routes:
 
     def renewed(self, neighbour: str) -> None:
         """
-        The neighbour has a new link. What did not get through by the one before says nothing of it: it is
-        avoided no more, and what was lost on it is sent again soon.
+        The neighbour has a new link. What did not get to it by the one before says nothing of it: the direct
+        way is avoided no more, and what was lost is sent again soon. The way through it to others stays
+        avoided: a neighbour that passes nothing on could else begin its link again and again.
         """
         self._renewed.add(neighbour)
-        for node, (hop, _) in list(self._avoided.items()):
-            if neighbour == hop:
-                self._avoid_no_more(node)
+        avoided = self._avoided.get(neighbour)
+        if avoided is not None and avoided[0] == neighbour:
+            self._avoid_no_more(neighbour)
         self.changed()
 
     def avoid_first_hop(self, node: str) -> None:
