@@ -268,12 +268,13 @@ class Cluster(MultiService):
 
     def _ever_known(self) -> set[str]:
         """
-        The members with which this node has streams, or that the configuration names.
+        The members with which this node has streams, that get sessions of it, or that the configuration
+        names.
         """
         domain, own = self._node.config.domain, self.carrier.table.node
         known = {node for node in self._streams.peers if domain_of(node) == domain}
         known |= {f"mn://{domain}/{name}" for name in self._node.config.cluster.members}
-        return known - {own}
+        return known.union(self.sessions.moves.receivers()) - {own}
 
     # -- ClusterStatus -----------------------------------------------------------------
 

@@ -82,7 +82,7 @@ class ClusterSessions:
         self.local.copy_marks = members.copy_marks.all
         self.local.arrived = lambda: flushing.flush(channel.node)
         directory.session_added, directory.session_shared = self.moves.heard_of, self.moves.compare
-        directory.session_absent = self.moves.absent
+        directory.session_absent = self.moves.newer_holder_is_absent
         directory.last_copy = lambda: members.ids.last
         directory.acknowledged, self.local.has_heard = self.local.beginnings.heard, directory.has
         held = HeldInput(

@@ -252,7 +252,7 @@ class MoveNode:
         moves.listener = self.moves
         self.directory.session_added = self.moves.heard_of
         self.directory.session_shared = self.moves.compare
-        self.directory.session_absent = self.moves.absent
+        self.directory.session_absent = self.moves.newer_holder_is_absent
         for session, held in self.now.sessions.items():
             self.directory.session_bound(session, HASH, held.generation)
         for leaving in self.now.leaving.values():

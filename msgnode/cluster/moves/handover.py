@@ -34,6 +34,7 @@ class Handover:
         self.phase = OFFERED
         self.is_imported = False  # the new holder has the session
         self.sent_at = 0.0
+        self.failed_at = float("-inf")  # when it could not be given to another member than its own
         self._holder = holder
         self._part_bytes = part_bytes
         self._state: bytes | None = None  # None: it is made when there is room for it

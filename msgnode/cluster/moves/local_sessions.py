@@ -17,6 +17,7 @@ from msgnode.cluster.copies.copy_marks import Marks, later
 from msgnode.cluster.copies.overlap import CopyBudget, CopyId, SessionOverlap
 from msgnode.cluster.copies.session_beginnings import Beginnings
 from msgnode.cluster.moves import session_transfer as transfer
+from msgnode.cluster.moves.commits import Commits
 from msgnode.cluster.moves.node_parts import NoRequests, Parts, Requests
 from msgnode.cluster.moves.session_holder import Claims, Release
 from msgnode.cluster.moves.wire import PART_BYTES
@@ -96,7 +97,7 @@ class LocalSessions:
             self._beginning_decided,
         )
         self._coming = ComingCopies(clock, lambda: self.arrived(), self._still_waits, self._all_copies_came)
-        self._commits: list[Deferred[None]] = []
+        self._commits = Commits(node, clock)
 
     def restore(self) -> None:
         """
@@ -320,7 +321,7 @@ class LocalSessions:
             }
         self._watch(session)
         session.write_state()
-        written = self._commit().addErrback(self._keep, release, session)
+        written = self._commits.commit().addErrback(self._keep, release, session)
         return written.addCallback(lambda done: self.own_flushed())
 
     def _keep(self, why: Failure, release: Release, session: Session) -> Failure:
@@ -386,7 +387,7 @@ class LocalSessions:
 
     def handed_over(self, release: Release, key: int) -> None:
         self._leaving[release.id].mailbox.hand_over(key)
-        self._settle_soon()
+        self._commits.settle_soon()
 
     def seal(self, release: Release) -> bool:
         session = self._leaving[release.id]
@@ -455,6 +456,17 @@ class LocalSessions:
         return release.id in self._late
 
     def redirect(self, release: Release, other: Release) -> Deferred[None]:
+        self._rename(release, other)
+        return self._commits.commit().addErrback(self._not_redirected, release, other)
+
+    def _not_redirected(self, why: Failure, release: Release, other: Release) -> Failure:
+        """
+        The other release could not be written: after a kill it would not be known.
+        """
+        self._rename(other, release)
+        return why
+
+    def _rename(self, release: Release, other: Release) -> None:
         session = self._end_leaving(release.id)
         assert session.move is not None, "it has been released"
         session.move = msgspec.structs.replace(
@@ -471,7 +483,6 @@ class LocalSessions:
         self._late.discard(release.id)
         self._handed_over.discard(release.id)
         session.write_state()
-        return self._commit()
 
     def take_back(self, release: Release) -> Deferred[None]:
         taken: Deferred[None] = succeed(None)
@@ -503,7 +514,7 @@ class LocalSessions:
         self._node.registered.forget(session)
         self.requests.forget_awaited(session)
         self._sessions.forget_released(session)
-        self._settle_soon()
+        self._commits.settle_soon()
 
     # -- arriving ---------------------------------------------------------------------
 
@@ -547,7 +558,11 @@ class LocalSessions:
         session.write_state()
         self.flush(session)
         bound = self._node.slices.begin(self._bind(steps, session))
-        written = self._commit() if bound is None else bound.addCallback(lambda done: self._commit())
+        written = (
+            self._commits.commit()
+            if bound is None
+            else bound.addCallback(lambda done: self._commits.commit())
+        )
         return written.addErrback(self._not_imported, handover, session)
 
     def _adopt_marks(self, found: transfer.State, session: Session) -> None:
@@ -607,7 +622,7 @@ class LocalSessions:
         self._note(session, handover, key, False)
         self.flush(session)
         name = session.runtime
-        return self._commit().addCallback(lambda done: self.more(name))
+        return self._commits.commit().addCallback(lambda done: self.more(name))
 
     def wait_no_more(self, of: str, id: bytes) -> Deferred[None]:
         session = self._place(_handover(of, id))
@@ -617,7 +632,7 @@ class LocalSessions:
         if not session.ended:
             session.write_state()
             self.flush(session)
-        return self._commit()
+        return self._commits.commit()
 
     def member_up(self, of: str, epoch: tuple[bytes, int]) -> None:
         self.absent.up(of, epoch[0])
@@ -653,7 +668,7 @@ class LocalSessions:
         if not self._is_arriving(session):
             self._end_arrival(session)
         name = session.runtime
-        return self._commit().addCallback(lambda done: self.more(name))
+        return self._commits.commit().addCallback(lambda done: self.more(name))
 
     def _place(self, handover: str) -> Session:
         """
@@ -736,40 +751,6 @@ class LocalSessions:
         """
         with self._node.together:
             session.flush()
-
-    # -- the disk ---------------------------------------------------------------------
-
-    def _commit(self) -> Deferred[None]:
-        """
-        Fires when everything up to now is on disk; fails if it cannot be written.
-        """
-        done: Deferred[None] = Deferred()
-        self._settle_soon()
-        self._commits.append(done)
-        return done
-
-    def _settle_soon(self) -> None:
-        if not self._commits:
-            self._commits.append(Deferred())
-            self._clock.callLater(0, self._write)
-
-    def _write(self) -> None:
-        commits, self._commits = self._commits, []
-        self._sessions.journal.settle(now=True)
-        failing = self._node.message_log.failing
-        written = self._node.session_store.committed() if failing is None else fail(OSError(failing))
-        written.addCallbacks(_fire, _fail, (commits,), {}, (commits,))
-
-
-def _fire(done: None, commits: list[Deferred[None]]) -> None:
-    for each in commits:
-        each.callback(None)
-
-
-def _fail(why: Failure, commits: list[Deferred[None]]) -> None:
-    commits[0].addErrback(lambda why: None)  # no part waits for the first
-    for each in commits:
-        each.errback(why)
 
 
 def _marks_of(session: Session) -> Marks:

@@ -9,6 +9,7 @@ released goes to one member only, even if that is away for long, so that nothing
 
 import os
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Protocol
 
 import msgspec
@@ -48,6 +49,7 @@ log = Logger()
 
 TICK_SECONDS = 1.0
 GONE_PER_TICK = 100  # handovers to members that are gone for good
+GIVE_AGAIN_SECONDS = 60.0  # until one is tried again that could not be given elsewhere
 MAX_MOVES = 10_000  # requests under way, and arrivals
 MAX_MEMBERS = 64
 ID_BYTES = 8
@@ -179,6 +181,12 @@ class Moves:
         """
         return sum(departures.unsaid for departures in self._known.values())
 
+    def receivers(self) -> Iterable[str]:
+        """
+        The members to which sessions are being handed over.
+        """
+        return [node for node, departures in self._known.items() if departures.handovers]
+
     def leaving_to(self, nodes: Iterable[str]) -> int:
         """
         The number of sessions that are being handed over to these members, without those that wait only for
@@ -271,7 +279,7 @@ class Moves:
             self.counts.lost += 1
             self._release(name, *(absent[0] if absent else newer[-1]))
 
-    def absent(self, name: str, generation: int) -> None:
+    def newer_holder_is_absent(self, name: str, generation: int) -> None:
         """
         A member that is away holds the session, too, with that higher generation. One that has begun here
         since is newer than that; an older one belongs there.
@@ -525,12 +533,17 @@ class Moves:
         for node, departures in self._known.items():
             departures.tick()
             if departures.handovers and not departures.is_up and self.is_gone(node):
-                for handover in list(departures.handovers.values())[:GONE_PER_TICK]:
-                    self._give_elsewhere(handover)
+                self._give_all_elsewhere(departures)
         unreleased, self._unreleased = self._unreleased, set()
         for name in unreleased:
             self.compare(name)
         self._wake()
+
+    def _give_all_elsewhere(self, departures: Departures) -> None:
+        before = self._clock.seconds() - GIVE_AGAIN_SECONDS
+        due = (each for each in departures.handovers.values() if each.failed_at < before)
+        for handover in list(islice(due, GONE_PER_TICK)):
+            self._give_elsewhere(handover)
 
     def _give_elsewhere(self, handover: Handover) -> None:
         """
@@ -555,6 +568,7 @@ class Moves:
         """
         It is tried again, if it is still here.
         """
+        handover.failed_at = self._clock.seconds()
         log.warn("{name}: {why}", name=handover.release.name, why=why.getErrorMessage())
         if any(release.id == handover.release.id for release in self._holder.releases()):
             self._by_name.setdefault(handover.release.name, []).append(handover)

@@ -88,7 +88,8 @@ class SessionHolder(Protocol):
 
     def redirect(self, release: Release, other: Release) -> Deferred[None]:
         """
-        Hand a session over to another member, by another release: that of the first is gone for good.
+        Hand a session over to another member, by another release: that of the first is gone for good. If it
+        cannot be written, the first release stays.
         """
 
     def take_back(self, release: Release) -> Deferred[None]:

@@ -60,6 +60,30 @@ def test_what_was_for_a_member_that_is_gone_comes_to_the_newest_holder(world: Wo
     assert not world.is_leaving(S, A) or name == C
 
 
+@pytest.mark.parametrize("name", [A, C])
+def test_nothing_is_lost_while_the_disk_of_the_node_is_full(world: World, name: str) -> None:
+    """
+    What cannot be written is tried again later, also if the node is killed meanwhile.
+    """
+    world.bob.connect(name)
+    world.run(20)
+    world.members[A].node.disk.full = True
+    world.end_lease(B)
+    while_full = list(world.bob.got)
+    if name == C:
+        world.kill(A)
+        world.start(A)
+    world.members[A].node.disk.full = False
+    world.run(30)
+    world.end_lease(B)
+    world.run(70)
+    world.bob.connect(name)
+    world.run(5)
+
+    assert while_full == []
+    assert sorted(world.bob.got) == sorted(world.published[S])
+
+
 def test_it_comes_once_although_the_node_is_killed_meanwhile(world: World) -> None:
     """
     What is on disk here already is not given again after the start.
