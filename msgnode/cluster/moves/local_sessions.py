@@ -11,13 +11,13 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from msgnode.cluster.commits import Commits
 from msgnode.cluster.copies.absent_members import AbsentMembers
 from msgnode.cluster.copies.coming_copies import ComingCopies
 from msgnode.cluster.copies.copy_marks import Marks, later
 from msgnode.cluster.copies.overlap import CopyBudget, CopyId, SessionOverlap
 from msgnode.cluster.copies.session_beginnings import Beginnings
 from msgnode.cluster.moves import session_transfer as transfer
-from msgnode.cluster.moves.commits import Commits
 from msgnode.cluster.moves.node_parts import NoRequests, Parts, Requests
 from msgnode.cluster.moves.session_holder import Claims, Release
 from msgnode.cluster.moves.wire import PART_BYTES

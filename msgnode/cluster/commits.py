@@ -2,16 +2,29 @@
 Commits of what moves have changed: one write to disk for all of one turn of the event loop.
 """
 
+from typing import Protocol
+
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
-from msgnode.cluster.moves.node_parts import Parts
+from msgnode.sessions.persistence import MessageLog, SessionStore
+from msgnode.sessions.session_table import Sessions
+
+
+class Parts(Protocol):
+    """
+    The parts of a node that are written.
+    """
+
+    sessions: Sessions
+    message_log: MessageLog
+    session_store: SessionStore
 
 
 class Commits:
     """
-    The commits that wait for the next write. `settle_soon` asks for one that nobody waits for.
+    The commits that wait for the next write. `settle_soon` asks for a write without waiting for it.
     """
 
     def __init__(self, node: Parts, clock: IReactorTime) -> None:
