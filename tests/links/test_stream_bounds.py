@@ -352,6 +352,29 @@ def test_a_stale_message_that_was_sent_leaves_a_tombstone():
     assert a.reasons(stale) == ["stale"]
 
 
+@pytest.mark.parametrize("ttl_millis", [3000, 20_000])
+def test_a_tombstone_does_not_wait_for_a_timeout_that_is_backed_off(ttl_millis):
+    """
+    However often a message was sent in vain, the destination is asked about it as soon as it is stale, also
+    if it was sent while another lane waited.
+    """
+    net, a, b = pair()
+    for priority in (0, 5):
+        a.send(b.name, b"open", priority=priority)
+    net.run(1)
+    net.tap = lambda datagram: None
+    a.send(b.name, b"before", priority=0, ttl_millis=10**6)
+    net.run(ttl_millis / 2000)
+    stale = a.send(b.name, b"stale", priority=5, ttl_millis=ttl_millis // 2)
+    net.run(ttl_millis / 2000 - 0.2)
+    net.tap = lambda datagram: datagram
+
+    net.run(1)
+
+    assert a.reasons(stale) == ["stale"]
+    assert b"stale" not in b.payloads
+
+
 def test_a_message_that_arrived_before_its_tombstone_is_delivered():
     """
     Once a message was sent, only the destination judges.

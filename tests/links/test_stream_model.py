@@ -28,6 +28,8 @@ LIMITS = StreamLimits(
     pending=20,
     piece_bytes=4000,
 )
+LONG = 10**6  # milliseconds, more than a course of events lasts
+TTLS = (500, 5000, LONG, LONG, LONG, LONG)
 # Each node may fill its queues to each of three others, its budget for what it receives, and its listener.
 MOST_BYTES = 3 * LIMITS.queue_bytes + LIMITS.receive_bytes + LIMITS.pending_bytes
 
@@ -56,6 +58,8 @@ class Driver:
         self.cancelled: set[tuple[str, str]] = set()  # pairs whose stream was begun again, or forgotten
         self.heirs: dict[tuple[str, str], set[str]] = {}  # nodes for which a source gave another one up
         self.to: dict[int, str] = {}  # the node that each message was for, by its number
+        self.ttl: dict[int, int] = {}  # the time to live of each in milliseconds, by its number
+        self.killed: set[str] = set()
         self.number = 0
 
     # -- events -------------------------------------------------------------------
@@ -98,9 +102,9 @@ class Driver:
                 payload,
                 self.random.choice((1, 5, 5, 7)),
                 if_replaced=self.random.choice(("wait", "move", "move", "end")),
-                ttl_millis=self.random.choice((500, 5000, 10**6, 10**6, 10**6, 10**6)),
+                ttl_millis=(ttl := self.random.choice(TTLS)),
             )
-            self.to[self.number] = destination.name
+            self.to[self.number], self.ttl[self.number] = destination.name, ttl
         except NoRoom:
             assert len(source.streams.peers[destination.name].outgoing) > 40
 
@@ -120,12 +124,13 @@ class Driver:
                 payloads,
                 self.random.choice((1, 5, 5, 7)),
                 if_replaced=self.random.choice(("wait", "move", "move", "end")),
-                ttl_millis=self.random.choice((500, 5000, 10**6, 10**6, 10**6, 10**6)),
+                ttl_millis=(ttl := self.random.choice(TTLS)),
             )
         except NoRoom:
             return
         self.number = numbers[-1]
         self.to |= dict.fromkeys(numbers, destination.name)
+        self.ttl |= dict.fromkeys(numbers, ttl)
 
     def wait(self) -> None:
         self.net.run(self.random.choice((0.01, 0.1, 1, 5)), 0.01 + 0.1 * self.random.random())
@@ -138,6 +143,7 @@ class Driver:
         node = self.any_node()
         if node.directory is None:
             self.forgetful.add(node.name)
+        self.killed.add(node.name)
         node.restart()
 
     def cut(self) -> None:
@@ -233,6 +239,9 @@ class Driver:
                     in_doubt = possible & self.forgetful or any(
                         (node.name, each) in self.cancelled for each in possible
                     )
+                    # What a node that was killed had sent ends a minute after its time to live.
+                    is_short = self.ttl[int(payload.split(b" ", 1)[0])] < LONG
+                    in_doubt = in_doubt or (is_short and node.name in self.killed)
                     assert in_doubt and outcomes[0] in ("in-doubt", "no-path"), what
             assert node.streams.memory_bytes == 0
         for node in self.nodes:

@@ -11,6 +11,7 @@ from typing import Protocol
 from twisted.internet.interfaces import IDelayedCall
 
 from msgnode.links.stream.common import StreamParts
+from msgnode.links.stream.sending.entry import Entry
 from msgnode.links.stream.sending.sender_lane import SenderLane
 
 INITIAL_SECONDS = 1.0
@@ -52,11 +53,18 @@ class RetransmissionTimeout:
         return 0.0 if self._smoothed is None else max(0.0, self._smoothed - ACK_DELAY_SECONDS) / 2
 
     @property
-    def seconds(self) -> float:
+    def shortest(self) -> float:
+        """
+        The timeout in seconds if it was not backed off.
+        """
         base = INITIAL_SECONDS
         if self._smoothed is not None:
             base = max(MIN_SECONDS, self._smoothed + 4 * self._variation)
-        backed_off: float = (base + ACK_DELAY_SECONDS) * 2 ** min(self.expired, 16)
+        return min(MAX_SECONDS, base + ACK_DELAY_SECONDS)
+
+    @property
+    def seconds(self) -> float:
+        backed_off: float = self.shortest * 2 ** min(self.expired, 16)
         return min(MAX_SECONDS, backed_off)
 
     def measured(self, seconds: float) -> None:
@@ -158,6 +166,33 @@ class Retransmission:
         if self._timer is None:
             self._since = self._parts.clock.seconds()
             self._start(self.timeout.seconds)
+        if self.timeout.expired:
+            self._hasten()
+
+    def _hasten(self) -> None:
+        """
+        The timer is backed off: it ends earlier if the oldest entry of a lane becomes stale before.
+        """
+        assert self._timer is not None
+        due = min((self._due(head) for _, head in self._heads()), default=self._timer.getTime())
+        if due < self._timer.getTime():
+            self._timer.reset(max(MIN_TIMER_SECONDS, due - self._parts.clock.seconds()))
+
+    def _heads(self) -> list[tuple[SenderLane, Entry]]:
+        """
+        The lanes that wait for an acknowledgement, each with the oldest entry that is under way.
+        """
+        return [(lane, head) for lane in self._stream.lanes() if (head := lane.first_under_way()) is not None]
+
+    def _due(self, head: Entry) -> float:
+        """
+        When an entry is sent again. Once it is stale its tombstone does not wait for as long as the timeout
+        is backed off: its sender would be told that it is in doubt, although the destination can be asked.
+        """
+        due = head.sent_at + self.timeout.seconds
+        if head.sent_at < head.until < due:
+            due = min(due, max(head.until, head.sent_at + self.timeout.shortest))
+        return due
 
     def _start(self, seconds: float) -> None:
         self._timer = self._parts.clock.callLater(max(MIN_TIMER_SECONDS, seconds), self._fired)
@@ -170,18 +205,17 @@ class Retransmission:
             stream.end_overdue()
         if not stream.is_waiting or self._timer is not None:
             return
-        heads = [(lane, head) for lane in stream.lanes() if (head := lane.first_under_way()) is not None]
+        heads = self._heads()
         if not stream.opened and self._opened_at is not None:
-            since = self._opened_at
+            due = self._opened_at + self.timeout.seconds
         elif heads:
-            since = min(head.sent_at for _, head in heads)
+            due = min(self._due(head) for _, head in heads)
         else:
-            since = self._since
-        left = since + self.timeout.seconds - now
-        if left > 0:
-            self._start(left)
+            due = self._since + self.timeout.seconds
+        if due > now:
+            self._start(due - now)
             return
-        late = [lane for lane, head in heads if head.sent_at + self.timeout.seconds <= now]
+        late = [lane for lane, head in heads if self._due(head) <= now]
         self._expired(late)
         self.arm()
 
