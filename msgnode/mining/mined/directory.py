@@ -28,6 +28,7 @@ from msgnode.mining.pipeline.log_files import Unreadable
 from msgnode.mining.pipeline.output import CHECKPOINT, Output
 from msgnode.mining.pipeline.run import policy_replay
 from msgnode.mining.report.page import write_report
+from msgnode.mining.report.series import minutes
 from msgnode.mining.report.steps import SHORT_SECONDS, minutes_of
 
 _NODE = re.compile(r"traffic-(.+)-\d{8}T\d{2}\.")
@@ -159,7 +160,7 @@ class MinedDirectory:
         fine = {}
         if period.seconds <= SHORT_SECONDS:
             about["begin"], about["end"] = minutes_of(tables["nodes"], about["begin"], about["end"])
-            fine = {"messages": rows["messages"], "exchanges": rows["exchanges"]}
+            fine = minutes(rows["messages"], rows["exchanges"])
         say("writing the report")
         name = f"report-{period.file_name}.html"
         self._output.files.write(name, write_report(about, tables, fine))

@@ -3,7 +3,7 @@ Batches of hours: a batch is read once, stored as rows, and summarised for every
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -13,17 +13,26 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from msgnode.mining.analyses import exchanges, session_lifetimes
 from msgnode.mining.analyses.analysis import Analysis, Source
 from msgnode.mining.analyses.columns import count_where
+from msgnode.mining.execution.gathering import gather
 from msgnode.mining.execution.kept_plans import planned_once, where
 from msgnode.mining.pipeline.checkpoint import Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Tail
 from msgnode.mining.pipeline.delta import transaction
 from msgnode.mining.pipeline.log_files import LogFile, unsplit
-from msgnode.mining.pipeline.output import FEW_BYTES, TAILS, Output, in_one_partition
+from msgnode.mining.pipeline.output import (
+    FEW_BYTES,
+    MAX_AT_HAND,
+    TAILS,
+    KeptSums,
+    Output,
+    in_one_partition,
+)
 from msgnode.mining.pipeline.parse import parsed
 from msgnode.mining.pipeline.schema import KINDS, TRAFFIC
 
 Step = Callable[[DataFrame], DataFrame]
 Say = Callable[[str], None]
+Sums = Callable[[DataFrame, DataFrame], dict[str, DataFrame]]  # of messages and exchanges
 _WHERE = [StructField("date", StringType()), StructField("hour", IntegerType())]
 _ASIDE = [StructField(name, StringType()) for name in ("why", "text", "path")]
 _STORED: tuple[Source, ...] = ("lines", "exchanges", "lives")
@@ -235,6 +244,29 @@ class Batches:
         earlier = self._sources(stored, None)
         return _by_kind(*[_united(self._in_one, earlier[name], held[name]) for name in _STORED])
 
+    def summed(self, name: str, sums: Sums, batches: list[Batch]) -> dict[str, DataFrame]:
+        """
+        Sums of the messages and exchanges of these batches. They must be such that the sums of batches can be
+        put together. From the second look on those of earlier batches are made once, if they are few rows.
+        """
+        stored = self._not_held(batches)
+        numbers = tuple(number for batch in stored for number in (batch.number, *batch.pieces))
+        if self._output.own.looks < 2 or not stored or len(stored) == len(batches):
+            return _of(sums, self.sources(batches))
+        kept = self._output.sums.get(name)
+        if kept is None or kept.of != (self.since, *numbers):
+            found = _of(sums, self._sources(stored, None))
+            rows = gather(list(found.values()), again=False)
+            tables = {key: (found[key].schema, values) for key, values in zip(found, rows, strict=True)}
+            kept = self._output.sums[name] = KeptSums((self.since, *numbers), tables)
+        if kept.number > MAX_AT_HAND:
+            return _of(sums, self.sources(batches))
+        now = _of(sums, _by_kind(*self._held_rows))
+        return {
+            key: _united(self._in_one, self._output.own.query(f"{name} {key}", *kept.tables[key]), now[key])
+            for key in now
+        }
+
     def _not_held(self, batches: list[Batch]) -> list[Batch]:
         """
         Those of which this process does not hold the rows; it holds the last ones, if any.
@@ -320,6 +352,10 @@ def _kinds(lines: DataFrame, exchanges: DataFrame, lives: DataFrame) -> dict[Sou
 
 
 _by_kind = planned_once(_kinds)
+
+
+def _of(sums: Sums, rows: Mapping[Source, DataFrame]) -> dict[str, DataFrame]:
+    return sums(rows["messages"], rows["exchanges"])
 
 
 @planned_once

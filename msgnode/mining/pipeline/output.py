@@ -11,6 +11,7 @@ the next run to delete.
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
@@ -52,6 +53,23 @@ class OutputRefused(Exception):
     """
 
 
+@dataclass(frozen=True)
+class KeptSums:
+    """
+    Sums of batches in this process's memory: what they are `of`, and their tables by name, with the schema.
+    """
+
+    of: tuple[int, ...]
+    tables: dict[str, tuple[StructType, list[dict[str, Any]]]]
+
+    @property
+    def number(self) -> int:
+        """
+        The number of rows.
+        """
+        return sum(len(rows) for _, rows in self.tables.values())
+
+
 class Output:
     """
     Reads and writes below one directory, on any file system that Hadoop supports.
@@ -63,6 +81,7 @@ class Output:
         self._check: Callable[[], None] = lambda: None
         self._delta: DeltaTables | None = None
         self._saved = ""  # the text of the checkpoint, if this process saved one
+        self.sums: dict[str, KeptSums] = {}  # of earlier batches, by name
         self._at_hand: dict[str, StoredTable] = {}  # sums of parts that this process wrote, by directory
         self._reads: dict[
             tuple[str, tuple[int, ...], StructType | str | None], DataFrame
@@ -141,6 +160,7 @@ class Output:
         Forget the sums in memory, and which files there are.
         """
         self._at_hand.clear()
+        self.sums.clear()
         self._reads.clear()
 
     def _use(self, checkpoint: Checkpoint) -> None:

@@ -29,6 +29,7 @@ from msgnode.mining.pipeline.log_files import LogFile, LogFiles, Unreadable
 from msgnode.mining.pipeline.output import Output
 from msgnode.mining.pipeline.timeline import address_timeline, conversation
 from msgnode.mining.report.page import write_report
+from msgnode.mining.report.series import minutes
 from msgnode.mining.report.steps import SHORT_SECONDS, minutes_of
 from msgnode.mining.report.tables import moment
 
@@ -246,13 +247,12 @@ class MiningRun:
         self, checkpoint: Checkpoint, about: dict[str, Any], nodes: StoredTable
     ) -> dict[str, DataFrame]:
         """
-        The rows themselves, of a log that is short enough to be shown by minute.
+        The sums by minute of a log that is short enough to be shown so.
         """
         if about["end"] - about["begin"] > SHORT_SECONDS:
             return {}
         about["begin"], about["end"] = minutes_of(nodes, about["begin"], about["end"])
-        rows = self._batches.sources(checkpoint.batches)
-        return {"messages": rows["messages"], "exchanges": rows["exchanges"]}
+        return self._batches.summed("minutes", minutes, checkpoint.batches)
 
     def _about(self, checkpoint: Checkpoint) -> dict[str, Any]:
         batches = checkpoint.batches

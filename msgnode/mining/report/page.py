@@ -25,8 +25,8 @@ def write_report(about: dict[str, Any], tables: Tables, fine: dict[str, DataFram
 
     `about` has `begin` and `end` in seconds since 1970, the number of `lines`, `bad` lines and `files`, where
     the `logs` are, `pseudonyms`, `since` (an hour since 1970) if older days were removed, `period` if the
-    report is about a part of the log, and `records`, names of records by id. `fine` has the rows of a short
-    log, `messages` and `exchanges`.
+    report is about a part of the log, and `records`, names of records by id. `fine` has the sums by minute of
+    a short log (series.minutes).
     """
     series = load_series(tables, fine, about["begin"], about["end"])
     data = {

@@ -63,7 +63,7 @@ def load_series(tables: Tables, fine: dict[str, DataFrame], begin: int, end: int
     """
     The series from `begin` to before `end` (seconds since 1970).
 
-    By minute if `fine` has the rows themselves.
+    By minute if `fine` has the sums of `minutes`.
     """
     steps = Steps(begin, end) if fine else Steps(begin, end, _coarse(begin, end))
     recent = steps if fine else Steps(max(begin, end - LONG_SECONDS), end, HOUR)
@@ -120,30 +120,42 @@ def _coarse(begin: int, end: int) -> int:
 
 
 @planned_once
-def _by_minute(messages: DataFrame, exchanges: DataFrame) -> dict[str, DataFrame]:
+def minutes(messages: DataFrame, exchanges: DataFrame) -> dict[str, DataFrame]:
     """
-    The same columns as the tables have, but with `time` at the beginning of a minute.
+    Sums of these rows by minute, with `time` at its beginning. Rows of several hours may be summed up each on
+    their own, and the sums put together.
     """
     minute = (F.col("time") - F.col("time") % (MINUTE * 1_000_000_000)).alias("time")
-    one = F.lit(1).cast("long")
     delivered = messages.where(
         "outcome = 'delivered' and micros is not null and connector is distinct from 'node'"
     )
+    failed = messages.where(F.col("outcome").isin(*ERRORS))
     number = F.count("*").alias("number")
-    binned = delivered.groupBy(minute, bin_of(F.col("micros")).alias("bin")).agg(number)
-    # `latency` groups by date and hour; the minute takes the place of the hour.
-    answers = exchanges.withColumn("hour", minute).transform(latency).withColumnRenamed("hour", "time")
-    answered = answers.where("bin is not null")
+    return {
+        "volume": messages.groupBy(minute, kind().alias("type"), "node").agg(number),
+        "errors": failed.groupBy(minute, "outcome", "code", "reason").agg(number),
+        # `latency` groups by date and hour; the minute takes the place of the hour.
+        "latency": exchanges.withColumn("hour", minute).transform(latency).withColumnRenamed("hour", "time"),
+        "handover": delivered.groupBy(minute, bin_of(F.col("micros")).alias("bin")).agg(number),
+    }
+
+
+@planned_once
+def _by_minute(
+    volume: DataFrame, errors: DataFrame, latency: DataFrame, handover: DataFrame
+) -> dict[str, DataFrame]:
+    """
+    The same columns as the tables have, from sums by minute, with `time` in place of `date` and `hour`.
+    """
+    answered = latency.where("bin is not null")
     lost = F.when(F.col("bin").isNull(), F.col("number")).otherwise(F.lit(0)).alias("unanswered")
     return {
-        "volume": messages.select("time", kind().alias("type"), "node", one.alias("messages")),
-        "errors": messages.where(F.col("outcome").isin(*ERRORS)).select(
-            "time", "outcome", "code", "reason", one.alias("number")
-        ),
-        "answered": answers.select("time", "type", "destination", F.col("number").alias("requests"), lost),
+        "volume": volume.withColumnRenamed("number", "messages"),
+        "errors": errors,
+        "answered": latency.select("time", "type", "destination", F.col("number").alias("requests"), lost),
         "latency_by_hour": percentiles(answered, "time"),
         "latency_by_node": percentiles(answered, "time", "node"),
-        "handover_by_hour": percentiles(binned, "time"),
+        "handover_by_hour": percentiles(handover, "time"),
     }
 
 

@@ -17,6 +17,7 @@ from msgnode.mining.pipeline.batches import Batches
 from msgnode.mining.pipeline.ingest import Ingest
 from msgnode.mining.pipeline.log_files import LogFiles
 from msgnode.mining.pipeline.output import Output
+from msgnode.mining.report.series import minutes
 from tests.mining.pipeline.test_ingest import QUESTIONS, Runs, at_once
 from tests.mining.rows import table
 
@@ -50,6 +51,20 @@ class Following:
             pq.read_table(f"{self.output.files.local()}/_tables/{each.name}").to_pylist()
             for each in QUESTIONS
         ]
+
+    def minutes(self):
+        """
+        Take what is new, and return the sums by minute.
+        """
+        found, _ = self.ingest.take(self.output.begin({}, False), self.logs.logs(), self.logs.unpacked)
+        self.batches.summaries(found)
+        sums = self.batches.summed("minutes", minutes, found.batches)
+        return {
+            name: sorted(
+                (row.asDict() for row in rows.collect()), key=lambda row: sorted(map(str, row.items()))
+            )
+            for name, rows in sums.items()
+        }
 
 
 @planned_once
@@ -140,3 +155,31 @@ def test_looks_with_kept_plans_make_the_tables_of_one_run(spark, tmp_path):
 
     assert Following(spark, runs, out="once").tables() == following.tables()
     assert kept[0] == kept[1] < kept[2]
+
+
+def test_sums_by_minute_of_earlier_hours_are_kept(spark, tmp_path):
+    """
+    After looks at what was appended, at a new hour, at a late file, and after a run of another process, sums
+    by minute are those of one run over everything; those of earlier hours were in memory.
+    """
+    generate(tmp_path / "whole", 300, 3, days=1, nodes=2, hours=3, plain=True)
+    by_hour = sorted((tmp_path / "whole").glob("traffic-*"), key=lambda path: path.name[-9:])
+    first, late, second, _, new, newest = by_hour
+    runs = Runs(spark, tmp_path / "runs")
+    following = Following(spark, runs)
+    shutil.copy(first, runs.logs)
+    lines = second.read_bytes().splitlines(keepends=True)
+    kept = []
+
+    for size in (len(lines) // 3, len(lines) // 2, len(lines)):
+        (runs.logs / second.name).write_bytes(b"".join(lines[:size]))
+        following.minutes()
+        kept.append(following.output.sums.get("minutes"))
+    shutil.copy(new, runs.logs)
+    shutil.copy(late, runs.logs)
+    found = following.minutes()
+    Following(spark, runs).look(overwrite=True)
+    shutil.copy(newest, runs.logs)
+
+    assert following.minutes() == Following(spark, runs, out="once").minutes() != found
+    assert kept[0] is None and kept[1] is kept[2] and kept[1].number > 0
