@@ -40,7 +40,7 @@ const units = {
   millis: (value) => duration(value / 1e3),
   micros: (value) => duration(value / 1e6),
   bytes,
-  share: (value) => `${three(value * 100)} %`,
+  share: (value) => `${value < 1 && three(value * 100) === "100" ? "more than 99.9" : three(value * 100)} %`,
 };
 const format = (value, kind) => value === null || value === undefined ? "" : (units[kind] || String)(value);
 
