@@ -228,6 +228,20 @@ class TestRefusals:
 
         assert [(ANN, BOB, 10, 0, 0)] == found
 
+    def test_each_row_of_a_loop_has_the_sums_of_all_its_hours(self, spark):
+        """
+        A row of a loop says in how many hours it was one, the first and the last of them, and how often it
+        failed in these.
+        """
+        times = [*range(12), *range(3600, 3615), *range(7200, 7209)]  # nine in the last hour are none
+        rows = log(spark, *[message(at, outcome="refused", code=403) for at in times])
+
+        found = retry_loops.loops(retry_loops.failures(rows))
+
+        sums = ("loop.hours", "loop.first", "loop.last", "loop.failed")
+        of_all = (2, "2026-07-31 00:00", "2026-07-31 01:00", 27)
+        assert [(15, *of_all), (12, *of_all)] == table(found, "failed", *sums)
+
     def test_repetitions(self, spark):
         """
         So are ten of the same request, and ten without an answer.
