@@ -107,18 +107,21 @@ def silences(parts: DataFrame) -> DataFrame:
     hours = parts.select(
         "*",
         F.lead("first").over(order).alias("next"),
+        F.coalesce(F.lag("alive").over(order), F.lit(0)).alias("before"),
         F.max("last").over(Window.partitionBy(F.lit(0))).alias("end"),
     )
     after = F.struct(F.col("last").alias("since"), F.col("next").alias("until"))
     gap = F.explode(F.concat("gaps", F.array(after)))
     until = F.coalesce(F.col("gap.until"), F.col("end"))
+    # A node that fell silent at the beginning of an hour may have no line about itself in that hour.
+    just_begun = (F.col("before") > 0) & (F.col("gap.since") % 60 < SILENT_MINUTES)
     found = hours.select("*", gap.alias("gap")).select(
         "node",
         F.col("gap.since").alias("since"),
         F.col("gap.until").alias("until"),
         (until - F.col("gap.since")).alias("minutes"),
         F.when(F.array_contains("stops", F.col("gap.since")), F.lit("stopped"))
-        .when(F.col("alive") > 0, F.lit("outage"))
+        .when((F.col("alive") > 0) | just_begun, F.lit("outage"))
         .otherwise(F.lit("no lines"))
         .alias("why"),
     )

@@ -477,6 +477,14 @@ class TestPresence:
             spark, *lines, *others
         )
 
+    def test_outage_from_the_first_minute_of_an_hour_is_one(self, spark):
+        """
+        A node that dies before its first line about itself in an hour had an outage: it wrote some before.
+        """
+        lines = [own(minute * 60 + 30, "alive") for minute in (*range(60), *range(100, 110))]
+
+        assert [("mn1", 60, 100, "outage")] == self.silences(spark, *lines, message(3605))
+
     def test_node_that_stopped_had_no_outage(self, spark):
         """
         A node that said that it stops was stopped; messages, too, show that a node is there.
