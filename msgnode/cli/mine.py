@@ -4,6 +4,7 @@
 
 import json
 import logging
+import re
 import signal
 import sys
 import time
@@ -26,6 +27,7 @@ _REQUIRED = {
     "pyarrow": "Arrow for Python is",
     "msgnode_report": "the charts of the report are",
 }
+_UNREADABLE = re.compile(r"^\[FAILED_READ_FILE\S*\] .* reading file (\S.*?)\.?\s+SQLSTATE")
 FOLLOW_SECONDS = 60  # seconds between two reads of a log that grows
 
 
@@ -289,12 +291,25 @@ def _sentence(why: Exception) -> str:
 
     java = getattr(why, "java_exception", None)
     if java is not None:  # the text of such an exception begins with the name of a call
-        return f"Spark failed: {java.getMessage()}".splitlines()[0].rstrip()
+        return _of_spark(str(java.getMessage()))
     if isinstance(why, Py4JNetworkError):
         return "the Java process of Spark has ended; it may need more memory: --conf spark.driver.memory=4g"
     if isinstance(why, PySparkException):
-        return f"Spark failed: {why}".splitlines()[0].rstrip()
+        return _of_spark(str(why))
+    if isinstance(why, OSError) and why.filename and why.strerror:
+        return f"{why.filename}: {why.strerror}"
     return str(why) if isinstance(why, OutputRefused | Unreadable | OSError | ValueError) else ""
+
+
+def _of_spark(said: str) -> str:
+    """
+    What Spark said as one sentence; of a file that cannot be read, its name and what to do.
+    """
+    unreadable = _UNREADABLE.search(said)
+    if unreadable:
+        remedy = "it may be truncated or damaged; repair it, or move it elsewhere, and run again"
+        return f"{unreadable[1].removeprefix('file://')}: cannot be read: {remedy}"
+    return f"Spark failed: {said}".splitlines()[0].rstrip()
 
 
 def _stop(text: str, code: int, as_json: bool) -> NoReturn:

@@ -101,6 +101,20 @@ def test_directory_with_something_else_in_it_is_left_alone(spark, tmp_path):
     assert "years of work" == (tmp_path / "out/thesis.txt").read_text()
 
 
+def test_output_that_is_a_file_or_cannot_be_made_is_told(spark, tmp_path):
+    """
+    DIR is a directory, or is made; a file is left as it is.
+    """
+    (tmp_path / "traffic-mn1-20260731T00.jsonl").write_text("{}")
+    (tmp_path / "file").write_text("thesis")
+
+    code, _, err = run(tmp_path, "--out", tmp_path / "file", "--overwrite")
+    assert (1, f"msgnode: {tmp_path}/file is a file; --out takes a directory") == (code, err.strip())
+    code, _, err = run(tmp_path, "--out", tmp_path / "file/out")
+    assert (2, f"msgnode: {tmp_path}/file/out: cannot be made: Not a directory") == (code, err.strip())
+    assert "thesis" == (tmp_path / "file").read_text()
+
+
 def test_directory_without_a_log_is_told(spark, tmp_path):
     """
     A directory without a log is told so; that is no error.
@@ -127,7 +141,9 @@ def test_compressed_file_that_is_cut_short_is_named(spark, tmp_path):
     code, _, err = run(tmp_path / "logs", "--out", tmp_path / "out")
 
     assert 2 == code
-    assert "Encountered error while reading file" in err and name in err
+    assert err.splitlines()[-1].startswith(
+        f"msgnode: {tmp_path}/logs/{name}: cannot be read: it may be trunc"
+    )
 
 
 def test_second_mining_run_in_a_directory_is_refused(spark, tmp_path):

@@ -82,6 +82,8 @@ class LogFiles:
         All log files in the directory and below, one for each node and hour, in the order of time.
         """
         found: dict[str, LogFile] = {}
+        if self.is_file:
+            raise Unreadable(f"{self.where}: is a file; give the directory with the log")
         for status in self._below():
             name = status.getPath().getName()
             if not _NAME.fullmatch(name) or not _is_date(name):
@@ -179,6 +181,13 @@ class LogFiles:
 
     def exists(self, name: str = "") -> bool:
         return bool(self._system.exists(self._at(name)))
+
+    @property
+    def is_file(self) -> bool:
+        try:
+            return bool(self._system.getFileStatus(self._path(self.where)).isFile())
+        except Exception:  # what uses it will report the error
+            return False
 
     def names(self) -> list[str]:
         """

@@ -94,6 +94,8 @@ class Output:
         """
         self.own.begin_look()
         where = self.files.where
+        if self.files.is_file:
+            raise OutputRefused(f"{where} is a file; --out takes a directory")
         names = [name for name in self.files.names() if not name.startswith(".")]
         if overwrite:
             for name in (*_OURS, *filter(_OF_PERIOD.fullmatch, names)):

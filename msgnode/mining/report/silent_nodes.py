@@ -99,7 +99,7 @@ def _shared(rows: Sequence[Any], together: Sequence[_Silence], newest: int) -> f
     """
     The minutes of these silences in which all nodes were silent.
     """
-    shared = [
+    shared: list[int] = [
         min(row.until or newest, each.until or newest) - max(row.since, each.since)
         for row in rows
         for each in together
