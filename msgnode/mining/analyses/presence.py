@@ -70,7 +70,8 @@ def nodes(parts: DataFrame) -> DataFrame:
     """
     Each node: since when and until when there are lines of it, its version, and what it did not log.
 
-    `alive` is the number of its lines about itself: 0 for a node that does not write them. `lost` and
+    `alive` is the number of its lines about itself: 0 for a node that does not write them, and then how often
+    it started is not known. `lost` and
     `unlogged` add up what each run of the node counted.
     """
     runs = (
@@ -84,7 +85,7 @@ def nodes(parts: DataFrame) -> DataFrame:
         (F.min("first") * _MINUTE).alias("first"),
         (F.max("last") * _MINUTE).alias("last"),
         F.sum("alive").alias("alive"),
-        F.sum("starts").alias("starts"),
+        F.when(F.sum("alive") > 0, F.sum("starts")).alias("starts"),
         F.max("said").alias("said"),
     )
     return (

@@ -24,7 +24,7 @@ from msgnode.mining.report.session_chapter import sessions, stories, subscriptio
 from msgnode.mining.report.silent_nodes import silences
 from msgnode.mining.report.tables import Section, Tables
 from msgnode.mining.report.traffic import domains, nodes, sizes, talkers, volume
-from msgnode.mining.report.units import share
+from msgnode.mining.report.units import count, share
 
 # The order after the overview: problems first. The chapter on a replayed policy comes last.
 SECTIONS = (
@@ -79,8 +79,9 @@ def _overview(about: dict[str, Any], tables: Tables, series: Series) -> Asking:
         ["refused or no route", (total["failed"] / messages) if messages else 0, "share"],
         ["requests unanswered", requests["unanswered"] or 0, "number"],
         ["of requests", requests["requests"] or 0, "number"],
-        ["lines set aside", about["bad"], "number"],
     ]
+    if not about.get("period"):  # of a part it is not known where they belong
+        tiles.append(["lines set aside", about["bad"], "number"])
     found, more = findings.ranked(_findings(about, series, messages, rows))
     rest = f"{more} lighter ones are not listed; the sections have them." if more else ""
     return {
@@ -161,8 +162,8 @@ def _findings(about: dict[str, Any], series: Series, messages: int, rows: list[l
         found.append(Finding(0.1 * row.observers, row.address, text, "graph"))
     found += ill_typed_answers(ill_typed, about["records"])
     if about["bad"]:
-        text = "could not be read; they are in _bad/, with the reason."
-        found.append(Finding(float(about["bad"]), f"{about['bad']:,} lines", text, "overview"))
+        text = "could not be read; _bad/ has the text and the reason."
+        found.append(Finding(float(about["bad"]), count(about["bad"], "line"), text, "overview"))
     return found
 
 

@@ -30,7 +30,7 @@ def sessions(tables: Tables, series: Series) -> Section:
     lengths = [("ended", "ended", "text"), ("number", "sessions", "number")]
     milliseconds = [(name, label, "millis") for name, label, _ in PERCENTS]
     storms = [
-        ("time", "minute", "moment"),
+        ("time", "minute", "minute"),
         ("node", "node", "text"),
         ("attached", "connections", "number"),
         ("opened", "new sessions", "number"),

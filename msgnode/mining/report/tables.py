@@ -91,8 +91,8 @@ def cell(row: Row, field: str, kind: str) -> Any:
     value: Any = row
     for name in field.split("."):
         value = None if value is None else value[name]
-    if kind == "moment" and isinstance(value, int):
-        return moment(value)
+    if kind in ("moment", "minute") and isinstance(value, int):
+        return moment(value)[: 16 if kind == "minute" else None]
     if kind == "text" and isinstance(value, str) and len(value) > MAX_CELL_CHARS:
         return value[: MAX_CELL_CHARS - 1] + "…"
     return value

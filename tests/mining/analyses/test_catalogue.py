@@ -517,12 +517,13 @@ class TestPresence:
             presence.nodes(presence.presence(log(spark, *lines))),
             "node",
             "alive",
+            "starts",
             "version",
             "unlogged",
             "lost",
         )
 
-        assert [("mn1", 4, "2.0", 1, 7), ("old", 0, None, None, None)] == found
+        assert [("mn1", 4, 1, "2.0", 1, 7), ("old", 0, None, None, None, None)] == found
 
 
 def test_totals_are_of_all_rows_not_only_of_those_shown(spark):
