@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from msgnode.mining.report.series import Bands, Counts, Error
+from msgnode.mining.report.series import Bands, Counts, Error, Pair
 from msgnode.mining.report.steps import DAY, HOUR, Steps
 from msgnode.mining.report.tables import moment
 from msgnode.mining.report.units import count, duration, share
@@ -166,14 +166,20 @@ def errors(
     return found
 
 
-def unanswered(series: Mapping[tuple[str, str], tuple[Counts, Counts]], steps: Steps) -> list[Finding]:
+def unanswered(
+    series: Mapping[Pair, tuple[Counts, Counts]], steps: Steps, ages: Mapping[Pair, float]
+) -> list[Finding]:
     """
     Requests without an answer, by type and destination.
+
+    `ages` are the seconds from the end of the last hour with such to the newest message.
     """
     found = []
     for (type, destination), (requests, lost) in series.items():
         number, when = sum(lost), episode(lost)
         if when is not None:
+            if ages.get((type, destination), 0) > HOUR:
+                when = replace(when, goes_on=False)
             of = share(number, sum(requests))
             text = f"to {destination} got no answer, {of} of them"
             found.append(

@@ -141,7 +141,9 @@ def _findings(about: dict[str, Any], series: Series, messages: int, rows: list[l
     senders = _senders(refused) | ill_typed_senders(ill_typed, about["records"])
     ages = _ages(refused, newest["last"] or 0)
     found = findings.errors(series.errors, steps, messages, senders, ages)
-    found += findings.unanswered(series.lost, steps)
+    now = (newest["last"] or 0) / findings.SECOND
+    lost = {pair: now - until for pair, until in series.lost_until.items()}
+    found += findings.unanswered(series.lost, steps, lost)
     found += findings.slow_nodes(series.by_node, series.answers, series.recent)
     begun = {row.node: row["first"] for row in first["nodes"]}
     found += silences(first["silences"], repeated, series.nodes, begun, steps)

@@ -122,8 +122,10 @@ def _finding(word: str, silence: _Silence, number: int, minutes: int, usual: flo
     )
     if word == "All nodes":
         why = why.replace("itself", "themselves").replace("was", "were")
-    # A node that has said nothing for a minute is as bad as some lost messages, however idle it was.
-    weight = _HARM[silence.why] * minutes * max(1.0, usual) * (2 if goes_on else 1)
+    # A node that should say something each minute and does not is as bad as some lost messages, however idle
+    # it was. One that writes no lines about itself may have had nothing to do, each night again.
+    heavy = silence.minutes * usual if silence.why == "no lines" else minutes * max(1.0, usual)
+    weight = _HARM[silence.why] * heavy * (2 if goes_on else 1)
     times = f" {number:,} times, {duration(minutes * 60)} in all" if number > 1 else ""
     text = f"{why}{times}{_usual(usual)}; {silence.when(longest=number > 1)}."
     return Finding(weight, word, text, "nodes", goes_on)
@@ -131,11 +133,11 @@ def _finding(word: str, silence: _Silence, number: int, minutes: int, usual: flo
 
 def _usual(a_minute: float) -> str:
     """
-    The usual number of messages, in the shortest time that has one at least, or in a day.
+    The average number of messages, in the shortest time that has one at least, or in a day.
     """
     if not a_minute:
         return ""
     number, of = a_minute, "minute"
     if number < 1:
         number, of = (number * 60, "hour") if number * 60 >= 1 else (number * 1440, "day")
-    return f", usual are {number:,.1f} messages {'an' if of == 'hour' else 'a'} {of}"
+    return f" (on average {number:,.1f} messages {'an' if of == 'hour' else 'a'} {of})"

@@ -178,12 +178,25 @@ class TestSentences:
         """
         lost = {("read", "hyperty://b.example"): (hourly(h5=300, h6=100), hourly(h6=100))}
 
-        [found] = findings.unanswered(lost, DAY)
+        [found] = findings.unanswered(lost, DAY, {})
 
         assert "100 read requests" == found.word
         assert found.text.startswith(
             "to hyperty://b.example got no answer, 25 % of them; from 2026-07-31 06:00"
         )
+
+    def test_unanswered_requests_whose_last_was_hours_ago_are_over(self):
+        """
+        A step of a year is a day: what was unanswered in the morning of the last day does not go on.
+        """
+        year = Steps(START, START + 365 * 24 * HOUR)
+        lost = {("read", "x"): ([10] * 365, [0] * 364 + [5])}
+
+        [still] = findings.unanswered(lost, year, {("read", "x"): 60})
+        [over] = findings.unanswered(lost, year, {("read", "x"): 7200})
+
+        assert (True, False) == (still.goes_on, over.goes_on)
+        assert "over after 1 d" in over.text
 
     def test_errors_whose_last_was_long_ago_are_over(self):
         """
