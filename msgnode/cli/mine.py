@@ -286,11 +286,13 @@ def _sentence(why: Exception) -> str:
     from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    from msgnode.mining.pipeline.log_files import Unreadable
+    from msgnode.mining.pipeline.log_files import NO_SPACE, Unreadable
     from msgnode.mining.pipeline.output import OutputRefused
 
     java = getattr(why, "java_exception", None)
     if java is not None:  # the text of such an exception begins with the name of a call
+        if NO_SPACE in _causes(java):
+            return "no space left on the device, in the output or in the directory for temporary files"
         return _of_spark(str(java.getMessage()))
     if isinstance(why, Py4JNetworkError):
         return "the Java process of Spark has ended; it may need more memory: --conf spark.driver.memory=4g"
@@ -299,6 +301,17 @@ def _sentence(why: Exception) -> str:
     if isinstance(why, OSError) and why.filename and why.strerror:
         return f"{why.filename}: {why.strerror}"
     return str(why) if isinstance(why, OutputRefused | Unreadable | OSError | ValueError) else ""
+
+
+def _causes(java: Any) -> str:
+    """
+    The messages of a Java error and of its causes.
+    """
+    found: list[str] = []
+    while java is not None and len(found) < 20:
+        found.append(str(java.getMessage()))
+        java = java.getCause()
+    return "\n".join(found)
 
 
 def _of_spark(said: str) -> str:
