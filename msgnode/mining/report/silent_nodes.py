@@ -54,7 +54,7 @@ def silences(
     """
     newest = (steps.first + steps.number) * steps.size * SECOND
     together = _together(rows, begun, newest)
-    usual = {name: sum(counts) / (steps.number * steps.size / MINUTE) for name, counts in nodes.items()}
+    usual = {name: sum(counts) / _minutes(name, rows, steps) for name, counts in nodes.items()}
     found = _of_all(together, sum(usual.values()))
     often = {(row.node, row.why): row for row in repeated if row.number > FEW_SILENCES}
     own: dict[Any, list[Any]] = {}  # those of a finding
@@ -71,6 +71,14 @@ def silences(
             silence = _Silence(first.since, first.until, first.minutes, first.why)
             found.append(_finding(first.node, silence, number, minutes, usual.get(first.node, 0.0)))
     return found
+
+
+def _minutes(node: str, rows: Sequence[Any], steps: Steps) -> float:
+    """
+    The minutes in which the node was there.
+    """
+    away: float = sum(row.minutes for row in rows if row.node == node and row.why != "no lines")
+    return max(1.0, steps.number * steps.size / MINUTE - away)
 
 
 def _together(rows: Sequence[Any], begun: Mapping[str, int], newest: int) -> list[_Silence]:

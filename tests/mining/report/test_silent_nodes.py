@@ -35,7 +35,8 @@ def found(rows, repeated=(), begun=None, **messages):
 
 def test_a_node_that_falls_silent_is_named():
     """
-    A node without lines is named, with what is usual and since when; an outage weighs more than a stop.
+    A node without lines is named, with what it had while it was there and since when; an outage weighs more
+    than a stop.
     """
     rows = [silence("mn2", 20, None), silence("mn1", 3, 4, "stopped")]
 
@@ -43,7 +44,7 @@ def test_a_node_that_falls_silent_is_named():
 
     assert ("mn2", "nodes", True) == (first.word, first.section, first.goes_on)
     assert (
-        "wrote no lines, not even about itself (on average 2.0 messages a minute); "
+        "wrote no lines, not even about itself (on average 2.4 messages a minute); "
         "since 2026-07-31 20:00 (4 h), still going on." == first.text
     )
     assert "was stopped (on average 1.7 messages a minute); from 2026-07-31 03:00 for 1 h." == second.text
@@ -57,7 +58,7 @@ def test_silence_of_all_nodes_is_said_once():
     [all_] = found([silence("mn1", 8, 11), silence("mn2", 8.25, 11)], mn1=60, mn2=60)
 
     assert "All nodes" == all_.word
-    assert all_.text.endswith("(on average 2.0 messages a minute); from 2026-07-31 08:15 for 2 h 45 min.")
+    assert all_.text.endswith("(on average 2.3 messages a minute); from 2026-07-31 08:15 for 2 h 45 min.")
 
 
 def test_a_node_that_was_silent_for_longer_than_the_others_is_named_too():
@@ -102,9 +103,9 @@ def test_silences_of_a_node_that_is_silent_again_and_again_are_one_finding():
 
     on, over = found(rows, repeated, mn1=100, mn2=6)
 
-    assert on.goes_on and "(on average 6.0 messages an hour); since 2026-07-31 23:00" in on.text
+    assert on.goes_on and "(on average 8.5 messages an hour); since 2026-07-31 23:00" in on.text
     assert not over.goes_on and over.text.endswith(
-        "120 times, 5 d in all (on average 6.0 messages an hour); the longest from 2026-07-31 02:00 for 3 h."
+        "120 times, 5 d in all (on average 8.5 messages an hour); the longest from 2026-07-31 02:00 for 3 h."
     )
 
 
