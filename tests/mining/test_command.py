@@ -3,6 +3,7 @@ The command: what it says, and its exit codes.
 """
 
 import gzip
+import importlib.util
 import json
 import os
 import subprocess
@@ -13,6 +14,8 @@ from click.testing import CliRunner
 
 from msgnode.cli.main import main
 from msgnode.cli.mine import _follow, told
+from msgnode.mining.pipeline.checkpoint import Checkpoint
+from msgnode.mining.pipeline.checkpoint_entries import Batch
 from msgnode.mining.pipeline.log_files import Unreadable
 from msgnode.mining.pipeline.run import Result
 from msgnode.mining.pipeline.spark import LARGE_BYTES, local_settings
@@ -64,6 +67,23 @@ def test_second_run_with_the_same_options_finds_nothing_new(mined_log):
 
     found = json.loads(out)
     assert (0, True, 0, 300, 4) == (code, found["ok"], found["files"], found["lines"], found["bad"])
+
+
+def test_output_with_delta_tables_needs_delta(spark, tmp_path):
+    """
+    Without Delta a run for Parquet says that the format is another, and a question says what is missing.
+    """
+    checkpoint = Checkpoint({"logs": str(tmp_path), "format": "delta"})
+    checkpoint.add(Batch(1, 0, 1, {}))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/_checkpoint.json").write_text(checkpoint.text())
+    (tmp_path / "traffic-mn1-20260731T00.jsonl").write_text("{}")
+
+    code, _, err = run(tmp_path, "--out", tmp_path / "out")
+    assert 1 == code and "in another format; use --overwrite" in err
+    if importlib.util.find_spec("delta") is None:
+        code, _, err = run("sql", tmp_path / "out", "SELECT 1")
+        assert 2 == code and "out has Delta tables, for which Spark lacks a package: --conf" in err
 
 
 @pytest.mark.parametrize(

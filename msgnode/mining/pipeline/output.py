@@ -108,12 +108,13 @@ class Output:
             self._use(Checkpoint(options))
             return Checkpoint(options)
         self.files.put_back("tables", "_tables.before")
-        found = self.load()
+        found = self._loaded()
         for name, value in options.items():
             if found.options.get(name, "") != value:
                 raise OutputRefused(
                     f"{where} was made {_WITH_OTHER[name]}; use --overwrite to start over, or another --out"
                 )
+        self._use(found)  # not before: a session without Delta cannot use its tables
         if self._delta is not None:
             self._delta.begin(found.versions)
         return found
@@ -122,6 +123,11 @@ class Output:
         """
         The checkpoint. Unreadable if it is damaged, OutputRefused if it is of another version.
         """
+        found = self._loaded()
+        self._use(found)
+        return found
+
+    def _loaded(self) -> Checkpoint:
         text = self.files.read(CHECKPOINT)
         if text != self._saved:  # another run has been here, and numbers may mean other parts
             self.let_go()
@@ -135,7 +141,6 @@ class Output:
             raise OutputRefused(
                 f"{self.files.where} was made by another version of this tool; use --overwrite"
             )
-        self._use(found)
         return found
 
     def let_go(self) -> None:
