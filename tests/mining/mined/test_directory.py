@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from msgnode.cli.main import main
+from msgnode.mining.analyses.exchanges import SCHEMA
+from msgnode.mining.mined.compare import compare
 from msgnode.mining.mined.directory import MinedDirectory
 from msgnode.mining.mined.period import parse_period
-from tests.mining.rows import ANN, BOB, START, event, message
+from tests.mining.rows import ANN, BOB, START, event, log, message
 from tests.support.examples import TOP
 
 SKEW = 5  # seconds that the clock of mn2 is ahead
@@ -321,3 +323,22 @@ def test_help_names_the_verbs_and_the_options(spark):
     for verb in ("check", "compare", "conversation", "replay"):
         assert f"  {verb} " in out
     assert "FROM..TO[@NODE]" in run("compare", "--help")[1]
+
+
+def test_a_sender_that_is_not_among_the_largest_is_not_taken_for_none(spark, monkeypatch):
+    """
+    Only the largest senders of each period are compared, and those have their counts in both.
+    """
+    monkeypatch.setattr("msgnode.mining.mined.compare.MAX_KEYS", 2)
+    loud = [message(at, f"hyperty://a.example/{name}") for name in "pq" for at in range(40)]
+    quiet = [message(at, "hyperty://c.example/x") for at in range(28)]
+    periods = [
+        {"messages": log(spark, *rows), "events": log(spark), "exchanges": spark.createDataFrame([], SCHEMA)}
+        for rows in (quiet, [*loud, *quiet])
+    ]
+    hour = parse_period("2026-07-31T00..2026-07-31T01")
+
+    changes = {each.key: each for each in compare(*periods, hour, hour)}
+
+    assert (28, 28) == (changes["hyperty://c.example/x"].a, changes["hyperty://c.example/x"].b)
+    assert (0, 40) == (changes["hyperty://a.example/p"].a, changes["hyperty://a.example/p"].b)
