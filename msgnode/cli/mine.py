@@ -4,6 +4,7 @@
 
 import json
 import logging
+import re
 import signal
 import sys
 import time
@@ -26,6 +27,7 @@ _REQUIRED = {
     "pyarrow": "Arrow for Python is",
     "msgnode_report": "the charts of the report are",
 }
+_UNREADABLE = re.compile(r"^\[FAILED_READ_FILE\S*\] .* reading file (\S.*?)\.?\s+SQLSTATE")
 FOLLOW_SECONDS = 60  # seconds between two reads of a log that grows
 
 
@@ -284,17 +286,43 @@ def _sentence(why: Exception) -> str:
     from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    from msgnode.mining.pipeline.log_files import Unreadable
+    from msgnode.mining.pipeline.log_files import NO_SPACE, Unreadable
     from msgnode.mining.pipeline.output import OutputRefused
 
     java = getattr(why, "java_exception", None)
     if java is not None:  # the text of such an exception begins with the name of a call
-        return f"Spark failed: {java.getMessage()}".splitlines()[0].rstrip()
+        if NO_SPACE in _causes(java):
+            return "no space left on the device, in the output or in the directory for temporary files"
+        return _of_spark(str(java.getMessage()))
     if isinstance(why, Py4JNetworkError):
         return "the Java process of Spark has ended; it may need more memory: --conf spark.driver.memory=4g"
     if isinstance(why, PySparkException):
-        return f"Spark failed: {why}".splitlines()[0].rstrip()
+        return _of_spark(str(why))
+    if isinstance(why, OSError) and why.filename and why.strerror:
+        return f"{why.filename}: {why.strerror}"
     return str(why) if isinstance(why, OutputRefused | Unreadable | OSError | ValueError) else ""
+
+
+def _causes(java: Any) -> str:
+    """
+    The messages of a Java error and of its causes.
+    """
+    found: list[str] = []
+    while java is not None and len(found) < 20:
+        found.append(str(java.getMessage()))
+        java = java.getCause()
+    return "\n".join(found)
+
+
+def _of_spark(said: str) -> str:
+    """
+    What Spark said as one sentence; of a file that cannot be read, its name and what to do.
+    """
+    unreadable = _UNREADABLE.search(said)
+    if unreadable:
+        remedy = "it may be truncated or damaged; repair it, or move it elsewhere, and run again"
+        return f"{unreadable[1].removeprefix('file://')}: cannot be read: {remedy}"
+    return f"Spark failed: {said}".splitlines()[0].rstrip()
 
 
 def _stop(text: str, code: int, as_json: bool) -> NoReturn:

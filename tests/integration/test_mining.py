@@ -92,3 +92,25 @@ def test_interrupt_of_a_run_that_is_not_done(tmp_path, sent):
 
     assert 130 == process.returncode, first + rest
     assert "Traceback" not in rest
+
+
+@pytest.mark.parametrize(
+    "setting, said",
+    [
+        ("spark.master=nowhere", "Spark did not start: Master must "),
+        ("spark.driver.memory=lots", "Spark did not start: Invalid maximum heap size: -Xmxlots"),
+    ],
+)
+def test_setting_with_which_spark_does_not_start_is_told_in_one_line(tmp_path, setting, said):
+    """
+    A wrong value of --conf is one line on standard error, without the trace of Java.
+    """
+    command = [str(Path(sys.executable).with_name("msgnode")), "mine", str(tmp_path)]
+
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path / "out"), "--conf", setting], capture_output=True, text=True
+    )
+
+    assert 2 == done.returncode
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"msgnode: {said}")

@@ -3,6 +3,7 @@ The command: what it says, and its exit codes.
 """
 
 import gzip
+import importlib.util
 import json
 import os
 import subprocess
@@ -13,6 +14,8 @@ from click.testing import CliRunner
 
 from msgnode.cli.main import main
 from msgnode.cli.mine import _follow, told
+from msgnode.mining.pipeline.checkpoint import Checkpoint
+from msgnode.mining.pipeline.checkpoint_entries import Batch
 from msgnode.mining.pipeline.log_files import Unreadable
 from msgnode.mining.pipeline.run import Result
 from msgnode.mining.pipeline.spark import LARGE_BYTES, local_settings
@@ -66,6 +69,23 @@ def test_second_run_with_the_same_options_finds_nothing_new(mined_log):
     assert (0, True, 0, 300, 4) == (code, found["ok"], found["files"], found["lines"], found["bad"])
 
 
+def test_output_with_delta_tables_needs_delta(spark, tmp_path):
+    """
+    Without Delta a run for Parquet says that the format is another, and a question says what is missing.
+    """
+    checkpoint = Checkpoint({"logs": str(tmp_path), "format": "delta"})
+    checkpoint.add(Batch(1, 0, 1, {}))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/_checkpoint.json").write_text(checkpoint.text())
+    (tmp_path / "traffic-mn1-20260731T00.jsonl").write_text("{}")
+
+    code, _, err = run(tmp_path, "--out", tmp_path / "out")
+    assert 1 == code and "in another format; use --overwrite" in err
+    if importlib.util.find_spec("delta") is None:
+        code, _, err = run("sql", tmp_path / "out", "SELECT 1")
+        assert 2 == code and "out has Delta tables, for which Spark lacks a package: --conf" in err
+
+
 @pytest.mark.parametrize(
     "options, said",
     [
@@ -101,6 +121,20 @@ def test_directory_with_something_else_in_it_is_left_alone(spark, tmp_path):
     assert "years of work" == (tmp_path / "out/thesis.txt").read_text()
 
 
+def test_output_that_is_a_file_or_cannot_be_made_is_told(spark, tmp_path):
+    """
+    DIR is a directory, or is made; a file is left as it is.
+    """
+    (tmp_path / "traffic-mn1-20260731T00.jsonl").write_text("{}")
+    (tmp_path / "file").write_text("thesis")
+
+    code, _, err = run(tmp_path, "--out", tmp_path / "file", "--overwrite")
+    assert (1, f"msgnode: {tmp_path}/file is a file; --out takes a directory") == (code, err.strip())
+    code, _, err = run(tmp_path, "--out", tmp_path / "file/out")
+    assert (2, f"msgnode: {tmp_path}/file/out: cannot be made: Not a directory") == (code, err.strip())
+    assert "thesis" == (tmp_path / "file").read_text()
+
+
 def test_directory_without_a_log_is_told(spark, tmp_path):
     """
     A directory without a log is told so; that is no error.
@@ -127,7 +161,9 @@ def test_compressed_file_that_is_cut_short_is_named(spark, tmp_path):
     code, _, err = run(tmp_path / "logs", "--out", tmp_path / "out")
 
     assert 2 == code
-    assert "Encountered error while reading file" in err and name in err
+    assert err.splitlines()[-1].startswith(
+        f"msgnode: {tmp_path}/logs/{name}: cannot be read: it may be trunc"
+    )
 
 
 def test_second_mining_run_in_a_directory_is_refused(spark, tmp_path):

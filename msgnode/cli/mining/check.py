@@ -71,6 +71,7 @@ def check(
         from msgnode.mining.mined.period import SECOND, Period
         from msgnode.mining.mined.service_levels import DAY_SECONDS, measure
         from msgnode.mining.mined.service_levels import prometheus as as_prometheus
+        from msgnode.mining.report.units import duration
 
         newest = directory.newest()
         end = newest + 1 if end is None else end
@@ -84,7 +85,7 @@ def check(
         age = time.time() - newest / SECOND
         stale = max_age is not None and age > max_age * 60
         if stale:
-            lines.append(f"{mined}: the newest line is {age / 60:,.0f} minutes old")
+            lines.append(f"{mined}: the newest line is {duration(age)} old")
         found: dict[str, Any] = {
             "levels": [level.as_dict() for level in levels],
             "age_seconds": round(age, 3),
@@ -116,7 +117,13 @@ def _write(path: str, text: str) -> None:
     if path == "-":
         click.echo(text, nl=False)
         return
+    from msgnode.mining.pipeline.log_files import Unreadable
+
     # The collector must not read half of it.
     part = Path(f"{path}.{os.getpid()}.part")
-    part.write_text(text, "utf-8")
-    part.replace(path)
+    try:
+        part.write_text(text, "utf-8")
+        part.replace(path)
+    except OSError as why:
+        part.unlink(missing_ok=True)
+        raise Unreadable(f"--prometheus: cannot write {path}: {why.strerror}") from None

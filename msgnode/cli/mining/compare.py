@@ -39,11 +39,16 @@ def compare(
       msgnode mine compare mined --a 2026-07-30..2026-07-31 --b 2026-07-31..2026-08-01
       msgnode mine compare mined --a 2026-07-31T13..2026-07-31T14@mn1 --b 2026-07-31T13..2026-07-31T14@mn2
     """
-    one, other = period_of(before, "--a"), period_of(now, "--b")
+    asked = period_of(before, "--a"), period_of(now, "--b")
     with opened(mined, verbose, as_json, conf) as directory:
         from msgnode.mining.mined.compare import compare as compared
         from msgnode.mining.mined.compare import text
 
+        one, other = map(directory.covered, asked)
         changes = compared(directory.rows(one), directory.rows(other), one, other)
         listed = [asdict(change) | {"words": change.words()} for change in changes]
-        show(text(changes, one, other, most), {"a": str(one), "b": str(other), "changes": listed}, as_json)
+        show(
+            text(changes, one, other, asked, most),
+            {"a": str(one), "b": str(other), "changes": listed},
+            as_json,
+        )

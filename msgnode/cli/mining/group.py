@@ -15,6 +15,19 @@ from msgnode.cli.mining.replay import replay
 from msgnode.cli.mining.sql import sql
 
 
+class _OfLogs(click.Context):
+    """
+    The context of `mine LOGS`, which is not named by a word of its own.
+    """
+
+    @property
+    def command_path(self) -> str:
+        return super().command_path.rstrip()
+
+
+mine_logs.context_class = _OfLogs
+
+
 class LogsOrVerb(click.Group):
     """
     A group whose first argument is a verb, else the arguments are those of `mine LOGS`.

@@ -70,7 +70,8 @@ def nodes(parts: DataFrame) -> DataFrame:
     """
     Each node: since when and until when there are lines of it, its version, and what it did not log.
 
-    `alive` is the number of its lines about itself: 0 for a node that does not write them. `lost` and
+    `alive` is the number of its lines about itself: 0 for a node that does not write them, and then how often
+    it started is not known. `lost` and
     `unlogged` add up what each run of the node counted.
     """
     runs = (
@@ -84,7 +85,7 @@ def nodes(parts: DataFrame) -> DataFrame:
         (F.min("first") * _MINUTE).alias("first"),
         (F.max("last") * _MINUTE).alias("last"),
         F.sum("alive").alias("alive"),
-        F.sum("starts").alias("starts"),
+        F.when(F.sum("alive") > 0, F.sum("starts")).alias("starts"),
         F.max("said").alias("said"),
     )
     return (
@@ -107,18 +108,21 @@ def silences(parts: DataFrame) -> DataFrame:
     hours = parts.select(
         "*",
         F.lead("first").over(order).alias("next"),
+        F.coalesce(F.lag("alive").over(order), F.lit(0)).alias("before"),
         F.max("last").over(Window.partitionBy(F.lit(0))).alias("end"),
     )
     after = F.struct(F.col("last").alias("since"), F.col("next").alias("until"))
     gap = F.explode(F.concat("gaps", F.array(after)))
     until = F.coalesce(F.col("gap.until"), F.col("end"))
+    # A node that fell silent at the beginning of an hour may have no line about itself in that hour.
+    just_begun = (F.col("before") > 0) & (F.col("gap.since") % 60 < SILENT_MINUTES)
     found = hours.select("*", gap.alias("gap")).select(
         "node",
         F.col("gap.since").alias("since"),
         F.col("gap.until").alias("until"),
         (until - F.col("gap.since")).alias("minutes"),
         F.when(F.array_contains("stops", F.col("gap.since")), F.lit("stopped"))
-        .when(F.col("alive") > 0, F.lit("outage"))
+        .when((F.col("alive") > 0) | just_begun, F.lit("outage"))
         .otherwise(F.lit("no lines"))
         .alias("why"),
     )

@@ -2,7 +2,7 @@
 Retry loops: senders that repeat a request or a failure again and again.
 """
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis, sum_fold
@@ -58,9 +58,20 @@ def all_loops(parts: DataFrame) -> DataFrame:
 
 def loops(parts: DataFrame) -> DataFrame:
     """
-    The thousand worst loops, the worst first.
+    The thousand worst loops, the worst first. `loop` has the sums of a loop over all its hours.
     """
-    return all_loops(parts).orderBy(F.greatest(*_COUNTS).desc(), *_LOOP).limit(MAX_ROWS)
+    same = Window.partitionBy("address", "to", "type")
+    hour = F.concat("date", F.lit(" "), F.lpad("hour", 2, "0"), F.lit(":00"))
+    sums = [F.sum(name).over(same).alias(name) for name in _COUNTS]
+    loop = F.struct(
+        F.count("*").over(same).alias("hours"),
+        F.min(hour).over(same).alias("first"),
+        F.max(hour).over(same).alias("last"),
+        *sums,
+    )
+    return (
+        all_loops(parts).withColumn("loop", loop).orderBy(F.greatest(*_COUNTS).desc(), *_LOOP).limit(MAX_ROWS)
+    )
 
 
 QUESTIONS = (

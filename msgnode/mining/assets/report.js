@@ -40,7 +40,7 @@ const units = {
   millis: (value) => duration(value / 1e3),
   micros: (value) => duration(value / 1e6),
   bytes,
-  share: (value) => `${three(value * 100)} %`,
+  share: (value) => `${value < 1 && three(value * 100) === "100" ? "more than 99.9" : three(value * 100)} %`,
 };
 const format = (value, kind) => value === null || value === undefined ? "" : (units[kind] || String)(value);
 
@@ -88,18 +88,29 @@ function table({ columns, rows, title, note, more }) {
   const heads = columns.map(([name, kind], at) => {
     const button = element("button", { type: "button" }, name);
     const head = element("th", { scope: "col", class: kind in units ? "number" : kind }, button);
-    button.addEventListener("click", () => {
-      const falling = head.getAttribute("aria-sort") === "descending" || (!head.hasAttribute("aria-sort") && !(kind in units));
-      heads.forEach((other) => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", falling ? "ascending" : "descending");
-      const sign = falling ? 1 : -1;
-      order = [...rows].sort((one, two) => sign * compare(one[at], two[at]));
-      fill();
-    });
+    button.addEventListener("click", () => sort(at));
     return head;
   });
+  // Numbers first the largest, texts from the first letter; a second time the other way round.
+  const sort = (at) => {
+    const head = heads[at];
+    const rising = head.getAttribute("aria-sort") === "descending" || (!head.hasAttribute("aria-sort") && !(columns[at][1] in units));
+    heads.forEach((other) => other.removeAttribute("aria-sort"));
+    head.setAttribute("aria-sort", rising ? "ascending" : "descending");
+    turn.textContent = rising ? "▲" : "▼";
+    by.value = at;
+    const sign = rising ? 1 : -1;
+    order = [...rows].sort((one, two) => sign * compare(one[at], two[at]));
+    fill();
+  };
+  // A list has no headings to click on.
+  const by = element("select", {}, element("option", { value: "", disabled: "", selected: "" }, "—"), ...columns.map(([name], at) => element("option", { value: at }, name)));
+  const turn = element("button", { type: "button", title: "the other way round" }, "▼");
+  by.addEventListener("change", () => { heads.forEach((head) => head.removeAttribute("aria-sort")); sort(+by.value); });
+  turn.addEventListener("click", () => by.value && sort(+by.value));
   fill();
   const box = element("div", { class: columns.length > 8 ? "box wide" : "box" }, element("table", {}, element("thead", {}, element("tr", {}, ...heads)), body));
+  if (rows.length > 1) box.prepend(element("p", { class: "sort" }, element("label", {}, "sort by ", by), " ", turn));
   boxes.push(box);
   found.append(box);
   if (!all) {
@@ -155,7 +166,7 @@ const draw = {
   },
   bands: ({ labels, series, unit, colours }) => ({
     grid, legend: { type: "scroll", top: 0 }, tooltip: hint(unit),
-    xAxis: axis({ type: "category", data: labels, boundaryGap: false, axisLabel: { hideOverlap: true } }),
+    xAxis: axis({ type: "category", data: labels, boundaryGap: false, axisLabel: { hideOverlap: true, alignMinLabel: "left", alignMaxLabel: "right" } }),
     yAxis: axis({ type: "log", min: ({ min }) => 10 ** Math.floor(Math.log10(Math.max(1, min))), axisLabel: { formatter: (value) => format(Math.round(value), unit) } }),
     series: Object.entries(series).reverse().map(([name, values]) => ({
       name, data: values.map((value) => value === null ? null : Math.max(value, 1)), type: "line", showSymbol: few(labels) || values.filter((value) => value === null).length * 2 > values.length, symbolSize: 4,
@@ -245,7 +256,9 @@ for (const { id, title, text, tiles, striking, more, chart, charts: others, tabl
     section.append(element("h3", {}, name));
     drawn(section, other, name);
   }
-  (tables || []).forEach((each) => section.append(table(each)));
+  const empty = tables?.length && !chart && tables.every((each) => !each.rows.length);
+  if (empty) section.append(element("p", { class: "none" }, "None."));
+  else (tables || []).forEach((each) => section.append(table(each)));
   main.append(section);
 }
 fit();

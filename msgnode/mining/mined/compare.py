@@ -5,10 +5,8 @@ Counts are compared as rates per hour, because periods may differ in length. A c
 by chance: the difference of two counts in its standard deviations (Poisson), and at least a fifth.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import log2, sqrt
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -88,7 +86,7 @@ def compare(
     """
     hours = one.seconds / 3600, other.seconds / 3600
     found: list[Change] = []
-    counted = [_counts(rows) for rows in (a, b)]
+    counted = _counts(a, b)
     for measure, key in sorted({*counted[0], *counted[1]}):
         values = [rows.get((measure, key), 0) for rows in counted]
         found.append(count_change(measure, key, values[0], values[1], hours))
@@ -157,12 +155,16 @@ class Answers:
         return self.requests - self.unanswered
 
 
-def text(changes: list[Change], one: Period, other: Period, most: int = 10) -> list[str]:
+def text(
+    changes: list[Change], one: Period, other: Period, asked: tuple[Period, Period], most: int = 10
+) -> list[str]:
     """
     The comparison as lines of text: sentences, then a table of each measure.
+
+    `asked` are the periods of the question, of which the log may have only a part.
     """
     changed = [change for change in changes if change.score > 0]
-    lines = [f"before: {one}, {duration(one.seconds)}", f"now:    {other}, {duration(other.seconds)}", ""]
+    lines = [_heading("before:", one, asked[0]), _heading("now:   ", other, asked[1]), ""]
     if not changed:
         lines.append("Nothing changed by more than chance would do.")
     else:
@@ -175,6 +177,19 @@ def text(changes: list[Change], one: Period, other: Period, most: int = 10) -> l
         if rows:
             lines += ["", heading, *_table(rows, most)]
     return lines
+
+
+def _heading(word: str, period: Period, asked: Period) -> str:
+    ends = [
+        text
+        for is_cut, text in (
+            (period.begin > asked.begin, "begins there"),
+            (period.end < asked.end, "ends there"),
+        )
+        if is_cut
+    ]
+    cut = f"; the log {' and '.join(ends)}" if ends else ""
+    return f"{word} {period}, {duration(period.seconds)}{cut}"
 
 
 _TABLES = {
@@ -209,36 +224,51 @@ def _times(a: float | None, b: float | None) -> str:
     return f"{ratio:.3g} times" if ratio > 1 else f"{1 / ratio:.3g} times less"
 
 
-def _counts(rows: dict[Source, DataFrame]) -> dict[tuple[str, str], int]:
+def _counts(
+    a: dict[Source, DataFrame], b: dict[Source, DataFrame]
+) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], int]]:
     """
-    Counts by measure and key; of each measure only the largest.
+    Counts by measure and key in both periods; of senders and domains only the largest of each period.
     """
-    messages = rows["messages"]
-    one = messages.groupBy(
-        "node", kind().alias("type"), domain("from").alias("domain"), "outcome", "code", "reason"
-    )
+    found = _shapes(a), _shapes(b)
+    for measure, key in (("sender", F.col("from")), ("domain", domain("from"))):
+        keyed = [rows["messages"].where("`from` is not null").select(key.alias("key")) for rows in (a, b)]
+        tops = [_top(rows) for rows in keyed]
+        for counts, rows, own, other in zip(found, keyed, tops, reversed(tops), strict=True):
+            # A key that is not among the largest of this period is counted too, and not taken for none.
+            missing = sorted(set(other) - set(own)) if len(own) == MAX_KEYS else []
+            rest = _top(rows.where(F.col("key").isin(*missing))) if missing else {}
+            counts.update({(measure, name): number for name, number in (own | rest).items()})
+    return found
+
+
+def _shapes(rows: dict[Source, DataFrame]) -> dict[tuple[str, str], int]:
+    """
+    Counts by node, type, error and event, of which there are few.
+    """
     found: dict[tuple[str, str], int] = {}
 
     def add(measure: str, key: str, number: int) -> None:
         found[measure, key] = found.get((measure, key), 0) + number
 
-    for row in one.agg(F.count("*").alias("number")).orderBy(F.desc("number")).limit(100_000).collect():
-        for measure in ("node", "type", "domain"):
-            add(measure, row[measure], row.number)
+    shapes = rows["messages"].groupBy("node", kind().alias("type"), "outcome", "code", "reason")
+    for row in shapes.agg(F.count("*").alias("number")).collect():
+        add("node", row.node, row.number)
+        add("type", row.type, row.number)
         if row.outcome in ERRORS:
             add("error", error_name(row.outcome, row.code or 0, row.reason or ""), row.number)
-    for row in _top(messages.where("from is not null").groupBy(F.col("from").alias("key"))):
-        add("sender", row.key, row.number)
-    for row in _top(rows["events"].groupBy(F.col("event").alias("key"))):
-        add("session", row.key, row.number)
+    for event, number in _top(rows["events"].select(F.col("event").alias("key"))).items():
+        add("session", event, number)
     return found
 
 
-def _top(grouped: Any) -> Iterable[Any]:
-    found: list[Any] = (
-        grouped.agg(F.count("*").alias("number")).orderBy(F.desc("number"), "key").limit(MAX_KEYS).collect()
-    )
-    return found
+def _top(rows: DataFrame) -> dict[str, int]:
+    """
+    The keys with the most rows, and how many these are.
+    """
+    counted = rows.groupBy("key").agg(F.count("*").alias("number"))
+    largest = counted.orderBy(F.desc("number"), "key").limit(MAX_KEYS).collect()
+    return {row.key: row.number for row in largest}
 
 
 def _answers(exchanges: DataFrame) -> dict[str, Answers]:

@@ -20,7 +20,7 @@ from msgnode.mining.analyses.catalogue import QUESTIONS
 from msgnode.mining.analyses.columns import HOUR_NANOSECONDS
 from msgnode.mining.execution.gathering import served
 from msgnode.mining.execution.stored_table import StoredTable
-from msgnode.mining.mined.period import SECOND, Period, checked
+from msgnode.mining.mined.period import SECOND, Period, checked, said
 from msgnode.mining.mined.views import Read, Views, session_for_views
 from msgnode.mining.pipeline.batches import Batches
 from msgnode.mining.pipeline.checkpoint_entries import Batch, hour_of
@@ -29,7 +29,7 @@ from msgnode.mining.pipeline.output import CHECKPOINT, Output
 from msgnode.mining.pipeline.run import policy_replay
 from msgnode.mining.report.page import write_report
 from msgnode.mining.report.series import minutes
-from msgnode.mining.report.steps import SHORT_SECONDS, minutes_of
+from msgnode.mining.report.steps import MINUTE, SHORT_SECONDS, minutes_of
 
 _NODE = re.compile(r"traffic-(.+)-\d{8}T\d{2}\.")
 _BAD = "path string, why string, text string"
@@ -76,10 +76,32 @@ class MinedDirectory:
 
     def period(self, begin: int | None, end: int | None) -> Period:
         """
-        The period with these ends, else those of the directory. ValueError if it is reversed.
+        The period with these ends, else those of the directory. ValueError if it is reversed, Unreadable if
+        the directory has nothing of it.
         """
         whole = self.whole
+        if (begin is not None and begin >= whole.end) or (end is not None and end <= whole.begin):
+            since = "" if begin is None else f" from {said(begin)}"
+            until = "" if end is None else f" to {said(end)}"
+            raise Unreadable(f"{self.where}: has nothing{since}{until}, but {whole}")
         return checked(Period(whole.begin if begin is None else begin, whole.end if end is None else end))
+
+    def covered(self, period: Period) -> Period:
+        """
+        The part of a period in which there can be lines, in whole seconds: after the first line that the
+        directory has, and before its newest, if a minute or more is missing. A period that is not over would
+        else have rates that are too low.
+        """
+        whole, begin, end = self.whole, period.begin, period.end
+        if begin < whole.begin + HOUR_NANOSECONDS:
+            oldest = self._oldest() // SECOND * SECOND
+            begin = oldest if oldest - begin > MINUTE * SECOND else begin
+        if end > whole.end - HOUR_NANOSECONDS:
+            newest = (self.newest() // SECOND + 1) * SECOND
+            end = newest if end - newest > MINUTE * SECOND else end
+        if begin >= end:
+            raise Unreadable(f"{self.where}: has nothing of {replace(period, node='')}, but {whole}")
+        return replace(period, begin=begin, end=end)
 
     def rows(self, period: Period) -> dict[Source, DataFrame]:
         """
@@ -128,6 +150,14 @@ class MinedDirectory:
         if found is None or found["time"] is None:
             raise Unreadable(f"{self.where}: has no lines in its newest hour")
         return int(found["time"])
+
+    def _oldest(self) -> int:
+        begin = self.whole.begin
+        hour = F.col("time") < begin + HOUR_NANOSECONDS
+        day = F.col("date") == Period(begin, begin + 1).days[0]
+        lines = self._batches.lines(self.checkpoint.batches[:1]).where(day & hour)
+        found = lines.agg(F.min("time").alias("time")).first()
+        return begin if found is None or found["time"] is None else int(found["time"])
 
     def report(
         self,

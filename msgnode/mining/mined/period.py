@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 _FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
 SECOND = 1_000_000_000
+_MINUTE = 60 * SECOND
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,9 @@ class Period:
         return f"{_text(self.begin, '%Y%m%dT%H%M%S')}-{_text(self.end, '%Y%m%dT%H%M%S')}"
 
     def __str__(self) -> str:
-        form = (
-            "%Y-%m-%d %H:%M:%S"
-            if self.begin % (60 * SECOND) or self.end % (60 * SECOND)
-            else "%Y-%m-%d %H:%M"
-        )
+        exact = bool(self.begin % _MINUTE or self.end % _MINUTE)
         node = f" at {self.node}" if self.node else ""
-        return f"{_text(self.begin, form)} to {_text(self.end, form)}{node}"
+        return f"{said(self.begin, exact)} to {said(self.end, exact)}{node}"
 
 
 def parse_moment(text: str) -> int:
@@ -86,6 +83,13 @@ def checked(period: Period) -> Period:
     if period.begin > period.end:
         raise ValueError(f"the period {period} ends before it begins")
     return period
+
+
+def said(moment: int, exact: bool = False) -> str:
+    """
+    A time as people read it, with seconds if it has some, or if `exact`.
+    """
+    return _text(moment, "%Y-%m-%d %H:%M:%S" if exact or moment % _MINUTE else "%Y-%m-%d %H:%M")
 
 
 def _text(nanoseconds: int, form: str) -> str:

@@ -129,5 +129,6 @@ def _said(one: tuple[str, str, str, str]) -> str:
     change, effect, rule, missing = one
     if not change:
         return "no decision"
-    why = f", without {missing}" if missing else f" by {rule}" if rule else f" by the default {effect}"
+    default = ", for no rule applies" if effect == "notApplicable" else f" by the default {effect}"
+    why = f", without {missing}" if missing else f" by {rule}" if rule else default
     return f"{change}{why}"

@@ -29,6 +29,7 @@ from msgnode.mining.pipeline.output import (
 )
 from msgnode.mining.pipeline.parse import parsed
 from msgnode.mining.pipeline.schema import KINDS, TRAFFIC
+from msgnode.mining.report.units import count
 
 Step = Callable[[DataFrame], DataFrame]
 Say = Callable[[str], None]
@@ -75,7 +76,7 @@ class Batches:
 
         `growing`: the files are of the newest hour, and may grow while they are read.
         """
-        self._say(f"reading {len(files)} files, {_mebibytes(sum(file.size for file in files))}")
+        self._say(f"reading {count(len(files), 'file')}, {_mebibytes(sum(file.size for file in files))}")
         if told := unsplit(files):
             self._say(told)
         # Reading must end where the checkpoint says, for a later run goes on from there.
@@ -90,7 +91,7 @@ class Batches:
         Read what was appended to files of a batch, as its last piece, and store the rest of it again.
         """
         size = sum(tail.file.size - tail.begin for tail in tails)
-        self._say(f"reading what was added to {len(tails)} files, {_mebibytes(size)}")
+        self._say(f"reading what was added to {count(len(tails), 'file')}, {_mebibytes(size)}")
         once = _transaction(batch, before)
         self._read(batch, batch.pieces[-1], [], tails, once)
         self._follow_up(batch, before, once)

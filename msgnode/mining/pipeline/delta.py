@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
+from py4j.java_gateway import JavaClass  # type: ignore[import-untyped]
 from pyspark import __version__ as spark_version
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -69,6 +70,11 @@ class DeltaTables:
         self._where = where
         jvm: Any = spark._jvm
         self._jvm = jvm
+        if not isinstance(jvm.org.apache.spark.sql.delta.DeltaLog, JavaClass):
+            raise Unreadable(
+                f"{where} has Delta tables, for which Spark lacks a package: "
+                f"--conf {_PACKAGES}=io.delta:delta-spark_{SPARK}_2.13:VERSION"
+            )
         # Another process may have written, or the directory may be a new one.
         jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
         self.pinned: dict[str, int] = {}

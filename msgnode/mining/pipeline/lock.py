@@ -33,6 +33,11 @@ def _opened(directory: str, make: bool) -> int | None:
     try:
         if make:
             os.makedirs(directory, exist_ok=True)
+    except FileExistsError:  # a file, which cannot be used
+        return None
+    except OSError as why:
+        raise Unreadable(f"{directory}: cannot be made: {why.strerror}") from None
+    try:
         return os.open(directory, os.O_RDONLY)
     except OSError:  # if it cannot be used, writing reports the error
         return None

@@ -17,6 +17,7 @@ GROWING_SECONDS = 3600  # after the last write to a file, nothing is appended an
 UNSPLIT_BYTES = 128 * 1024 * 1024  # of a file that one task reads
 _OBJECT_STORES = ("s3a",)  # one write is one step there, and a rename copies
 _REFUSED = ("RemoteFileChangedException", "FileAlreadyExistsException", "FileNotFoundException")
+NO_SPACE = "No space left on device"  # as Java says it
 _NAME = re.compile(r"(traffic-.+-(\d{8}T\d{2}))\.jsonl(\.gz)?")
 
 
@@ -82,6 +83,8 @@ class LogFiles:
         All log files in the directory and below, one for each node and hour, in the order of time.
         """
         found: dict[str, LogFile] = {}
+        if self.is_file:
+            raise Unreadable(f"{self.where}: is a file; give the directory with the log")
         for status in self._below():
             name = status.getPath().getName()
             if not _NAME.fullmatch(name) or not _is_date(name):
@@ -144,7 +147,7 @@ class LogFiles:
             finally:
                 stream.close()
         except Exception as why:
-            raise Unreadable(f"{file.path}: {first_line(why)}") from why
+            raise Unreadable(f"cannot copy {file.path} to {self.where}: {first_line(why)}") from why
         return self.inside(to)
 
     def _system_of(self, path: str) -> Any:
@@ -179,6 +182,13 @@ class LogFiles:
 
     def exists(self, name: str = "") -> bool:
         return bool(self._system.exists(self._at(name)))
+
+    @property
+    def is_file(self) -> bool:
+        try:
+            return bool(self._system.getFileStatus(self._path(self.where)).isFile())
+        except Exception:  # what uses it will report the error
+            return False
 
     def names(self) -> list[str]:
         """
@@ -347,6 +357,8 @@ def first_line(why: Exception) -> str:
     if java is None:
         return str(why).splitlines()[0] if str(why) else type(why).__name__
     text = java.getMessage() or ""
+    if NO_SPACE in text:
+        return "no space left on the device"
     if "S3AFileSystem not found" in text:
         return (
             "s3a:// needs a package of Hadoop in the version of Spark's own: "
@@ -360,5 +372,6 @@ _KNOWN = {
     "AccessDeniedException": "permission denied",
     "AccessControlException": "permission denied",
     "UnknownStoreException": "no such bucket",
+    "ConnectException": "nobody answers there: connection refused",
     "NoAuthWithAWSException": "no credentials; --conf spark.hadoop.fs.s3a.access.key=... has them",
 }

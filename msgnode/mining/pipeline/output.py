@@ -113,6 +113,8 @@ class Output:
         """
         self.own.begin_look()
         where = self.files.where
+        if self.files.is_file:
+            raise OutputRefused(f"{where} is a file; --out takes a directory")
         names = [name for name in self.files.names() if not name.startswith(".")]
         if overwrite:
             for name in (*_OURS, *filter(_OF_PERIOD.fullmatch, names)):
@@ -125,12 +127,13 @@ class Output:
             self._use(Checkpoint(options))
             return Checkpoint(options)
         self.files.put_back("tables", "_tables.before")
-        found = self.load()
+        found = self._loaded()
         for name, value in options.items():
             if found.options.get(name, "") != value:
                 raise OutputRefused(
                     f"{where} was made {_WITH_OTHER[name]}; use --overwrite to start over, or another --out"
                 )
+        self._use(found)  # not before: a session without Delta cannot use its tables
         if self._delta is not None:
             self._delta.begin(found.versions)
         return found
@@ -139,6 +142,11 @@ class Output:
         """
         The checkpoint. Unreadable if it is damaged, OutputRefused if it is of another version.
         """
+        found = self._loaded()
+        self._use(found)
+        return found
+
+    def _loaded(self) -> Checkpoint:
         text = self.files.read(CHECKPOINT)
         if text != self._saved:  # another run has been here, and numbers may mean other parts
             self.let_go()
@@ -152,7 +160,6 @@ class Output:
             raise OutputRefused(
                 f"{self.files.where} was made by another version of this tool; use --overwrite"
             )
-        self._use(found)
         return found
 
     def let_go(self) -> None:

@@ -30,12 +30,12 @@ from msgnode.mining.pipeline.output import Output
 from msgnode.mining.pipeline.timeline import address_timeline, conversation
 from msgnode.mining.report.page import write_report
 from msgnode.mining.report.series import minutes
+from msgnode.mining.report.session_chapter import MAX_TOLD
 from msgnode.mining.report.steps import SHORT_SECONDS, minutes_of
 from msgnode.mining.report.tables import moment
 
 Say = Callable[[str], None]
 RECENT_HOURS = 24  # before the end of the log, for timelines that were not requested
-MAX_SHOWN = 500  # lines of a timeline that was not requested
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class MiningRun:
         else:
             # By time, not by batches: how often the tool ran must not show.
             recent = self._between((batches[-1].end - RECENT_HOURS) * HOUR_NANOSECONDS, None, batches)
-            told = [first(_told(recent, address), MAX_SHOWN) for address in striking]
+            told = [first(_told(recent, address), MAX_TOLD) for address in striking]
         found = {"stories": _united(*told)}
         if options.conversation:
             id = options.conversation
@@ -219,7 +219,7 @@ class MiningRun:
         elif slowest is not None:
             near = self._around(slowest.time, batches)
             way = conversation(near, slowest.id, slowest.asker, slowest.asked)
-            found["conversation"] = first(way, MAX_SHOWN)
+            found["conversation"] = first(way, MAX_TOLD)
         return self._output.write_tables(found)
 
     def _around(self, time: int, batches: list[Batch]) -> DataFrame:

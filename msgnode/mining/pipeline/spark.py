@@ -29,6 +29,12 @@ _PACKED_FACTOR = 8  # times the size of a compressed file is about that of the l
 _UNDER_SUBMIT = "PYSPARK_GATEWAY_PORT"
 _FILE_SYSTEM = "spark.hadoop.fs.file.impl"
 _UNRESOLVED = re.compile(r"unresolved dependency: (\S+?):? not found")
+# What Java says before a trace, or instead of one.
+_CAUSE = re.compile(
+    r'^(?:Exception in thread "\S+" \S+: |Error: (?!Could not create|A fatal))(\S.*)'
+    r"|^((?:Invalid|Unrecognized|Conflicting) .+)",
+    re.MULTILINE,
+)
 _JAVA = "spark.driver.extraJavaOptions"
 _CLASS_PATH = "spark.driver.extraClassPath"
 # The jars that most classes are from. Java searches them in order for each class, and Spark has 300.
@@ -256,7 +262,7 @@ def _hushed(really: bool) -> Iterator[None]:
 
 def _not_started(why: str, said: str) -> str:
     """
-    Why Spark did not start, from what Java printed: packages that are missing in a sentence, else all of it.
+    Why Spark did not start, in a sentence, from what Java printed.
     """
     missing = sorted(set(_UNRESOLVED.findall(said)))
     if missing:
@@ -265,4 +271,5 @@ def _not_started(why: str, said: str) -> str:
             f"{names} cannot be downloaded from Maven; without a network, name the files with "
             "--conf spark.jars=FILE,FILE"
         )
-    return f"Spark did not start: {why}\n{said}"
+    cause = _CAUSE.search(said)
+    return f"Spark did not start: {(cause[1] or cause[2]) if cause else why.splitlines()[0]}"

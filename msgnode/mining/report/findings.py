@@ -5,13 +5,12 @@ The weight of a finding is about how many messages it concerns, times how bad th
 counts double while it goes on.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from msgnode.mining.report.series import Bands, Counts, Error
+from msgnode.mining.report.series import Bands, Counts, Error, Pair
 from msgnode.mining.report.steps import DAY, HOUR, Steps
 from msgnode.mining.report.tables import moment
 from msgnode.mining.report.units import count, duration, share
@@ -21,7 +20,6 @@ SHOWN = 12
 GAP = 3  # steps without an event that do not end an episode
 MOST = 0.8  # of the events are in an episode
 THROUGHOUT = 0.6  # of the steps
-FEW_SILENCES = 3  # of a node, which are said one by one
 SLOW_TIMES, SLOW_MICROSECONDS, SLOW_LEAST = 4, 50_000, 20  # against the node's median; answers in a step
 # How bad for one message: lost is worse than refused, and a wrong request is the fault of its sender.
 _HARM = {507: 5.0, 503: 3.0, 504: 3.0, 429: 1.5, 400: 0.5, 404: 0.5}
@@ -168,14 +166,20 @@ def errors(
     return found
 
 
-def unanswered(series: Mapping[tuple[str, str], tuple[Counts, Counts]], steps: Steps) -> list[Finding]:
+def unanswered(
+    series: Mapping[Pair, tuple[Counts, Counts]], steps: Steps, ages: Mapping[Pair, float]
+) -> list[Finding]:
     """
     Requests without an answer, by type and destination.
+
+    `ages` are the seconds from the end of the last hour with such to the newest message.
     """
     found = []
     for (type, destination), (requests, lost) in series.items():
         number, when = sum(lost), episode(lost)
         if when is not None:
+            if ages.get((type, destination), 0) > HOUR:
+                when = replace(when, goes_on=False)
             of = share(number, sum(requests))
             text = f"to {destination} got no answer, {of} of them"
             found.append(
@@ -215,84 +219,20 @@ def slow_nodes(by_node: Mapping[str, Bands], answers: Mapping[str, Counts], step
     return found
 
 
-def silences(
-    rows: Sequence[Any], repeated: Iterable[Any], nodes: Mapping[str, Counts], steps: Steps
-) -> list[Finding]:
-    """
-    Nodes without lines, from the rows of that table; all of them together if they were silent at once.
-
-    `repeated` has the `number` and the `minutes` of silences that are over, by `node` and `why`. If there are
-    more than a few, they are one finding: else those of a node that is switched off each night hide all else.
-    """
-    found: dict[tuple[str, int], Finding] = {}
-    newest = (steps.first + steps.number) * steps.size * SECOND
-    often = {(row.node, row.why): row for row in repeated if row.number > FEW_SILENCES}
-    for row in rows:
-        before = None if row.until is None else often.get((row.node, row.why))
-        until = row.until or newest
-        others = [each for each in rows if each.since < until and (each.until or newest) > row.since]
-        everyone = not before and len(nodes) > 1 and {each.node for each in others} >= set(nodes)
-        names = list(nodes) if everyone else [row.node]
-        since = max(each.since for each in others) if everyone else row.since
-        usual = sum(sum(nodes.get(name, ())) for name in names) / (steps.number * steps.size / 60)
-        harm = {"outage": 3.0, "no lines": 1.0}.get(row.why, 0.5)
-        goes_on = row.until is None
-        why = {"outage": "wrote no lines, not even about itself", "stopped": "was stopped"}.get(
-            row.why, "wrote no lines"
-        )
-        minutes = before.minutes if before else row.minutes
-        # A node that has said nothing for a minute is as bad as some lost messages, however idle it was.
-        weight = harm * minutes * max(1.0, usual) * (2 if goes_on else 1)
-        word = "All nodes" if everyone else row.node
-        if everyone:
-            why = why.replace("itself", "themselves").replace("was", "were")
-        times = f" {before.number:,} times, {duration(minutes * 60)} in all" if before else ""
-        text = f"{why}{times}{_usual(usual)}; {_when(row, longest=bool(before))}."
-        # Rows are the longest first, so that of repeated ones the first is the longest.
-        key = (f"{row.node} {row.why}", 0) if before else (word, since)
-        if not (before and key in found):
-            found[key] = Finding(weight, word, text, "nodes", goes_on)
-    return list(found.values())
-
-
-def _when(silence: Any, longest: bool) -> str:
-    lasted = duration(silence.minutes * 60)
-    if silence.until is None:
-        return f"since {moment(silence.since)[:16]} ({lasted}), still going on"
-    return f"{'the longest ' if longest else ''}from {moment(silence.since)[:16]} for {lasted}"
-
-
-def _usual(a_minute: float) -> str:
-    """
-    The usual number of messages, in the shortest time that has one at least, or in a day.
-    """
-    if not a_minute:
-        return ""
-    number, of = a_minute, "minute"
-    if number < 1:
-        number, of = (number * 60, "hour") if number * 60 >= 1 else (number * 1440, "day")
-    return f", usual are {number:,.1f} messages {'an' if of == 'hour' else 'a'} {of}"
-
-
 def loops(rows: Iterable[Any], counted: str, text: Callable[[int, Any], str]) -> list[Finding]:
     """
     Senders in a loop, one finding for each sender, address and type, over all hours.
     """
-    grouped: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
-    for row in rows:
-        if row[counted]:
-            grouped[row.address, row.to or "", row.type].append(row)
+    # Each row has the sums of its loop, of which other rows may have been cut.
+    own = {(row.address, row.to or "", row.type): row for row in rows if row.loop[counted]}
     found = []
-    for (address, _, _), own in grouped.items():
-        number = sum(row[counted] for row in own)
-        hours = sorted(f"{row.date} {row.hour:02}:00" for row in own)
-        span = (
-            f"in the hour from {hours[0]}"
-            if len(own) == 1
-            else f"in {len(own)} hours, {hours[0]} to {hours[-1]}"
-        )
+    for row in own.values():
+        number, hours = row.loop[counted], row.loop.hours
+        span = f"in {hours:,} hours, {row.loop.first} to {row.loop.last}"
+        if hours == 1:
+            span = f"in the hour from {row.loop.first}"
         # Half: the failures themselves are in another finding.
-        found.append(Finding(0.5 * number, address, f"{text(number, own[0])} {span}.", "loops"))
+        found.append(Finding(0.5 * number, row.address, f"{text(number, row)} {span}.", "loops"))
     return found
 
 

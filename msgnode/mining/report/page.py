@@ -60,15 +60,16 @@ def _asset(name: str) -> str:
 
 def _about(about: dict[str, Any]) -> str:
     hidden = " Identifiers are pseudonyms." if about["pseudonyms"] else ""
-    aside = f"; {about['bad']:,} lines could not be read and are in _bad/" if about["bad"] else ""
+    aside = f"; {count(about['bad'], 'line')} could not be read, see _bad/" if about["bad"] else ""
     read = f"{count(about['lines'], 'line')} of {count(about['files'], 'file')} in {about['logs']}"
-    span = (
-        f"{_clock(about['begin'])} to {_clock(about['end'])} UTC, {duration(about['end'] - about['begin'])}"
-    )
+    begin, end = about["begin"], about["end"]
+    exact = bool(begin % 60 or end % 60)
+    span = f"{_clock(begin, exact)} to {_clock(end, exact)} UTC, {duration(end - begin)}"
     kept = f" Days before {_clock(about['since'] * 3600)} were removed." if about.get("since") else ""
     part = " This is only a part of the log." if about.get("period") else ""
     return f"{span}; {read}{aside}.{kept}{part}{hidden}"
 
 
-def _clock(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+def _clock(seconds: int, exact: bool = False) -> str:
+    form = "%Y-%m-%d %H:%M:%S" if exact else "%Y-%m-%d %H:%M"
+    return datetime.fromtimestamp(seconds, UTC).strftime(form)

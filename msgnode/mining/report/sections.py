@@ -2,7 +2,6 @@
 The sections of the report in their order: what is wrong, then the chapters.
 """
 
-from collections import defaultdict
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
@@ -22,9 +21,10 @@ from msgnode.mining.report.record_chapter import (
 from msgnode.mining.report.responses import answers, handover, unanswered
 from msgnode.mining.report.series import Error, Series
 from msgnode.mining.report.session_chapter import sessions, stories, subscriptions
+from msgnode.mining.report.silent_nodes import silences
 from msgnode.mining.report.tables import Section, Tables
 from msgnode.mining.report.traffic import domains, nodes, sizes, talkers, volume
-from msgnode.mining.report.units import share
+from msgnode.mining.report.units import count, share
 
 # The order after the overview: problems first. The chapter on a replayed policy comes last.
 SECTIONS = (
@@ -43,11 +43,10 @@ SECTIONS = (
     subscriptions,
     sizes,
 )
-_CAUSES = 1000  # of refusals, to find out who sent most
 # The rows of each table that are looked at.
 _HEADS = {
-    "ill_typed": 100, "silences": 1000, "anomalies": 20, "storms": 100, "failures": 200, "repetitions": 200,
-    "orphans": 1,
+    "ill_typed": 100, "silences": 1000, "nodes": 1000, "anomalies": 20, "storms": 100, "failures": 200,
+    "repetitions": 200, "orphans": 1,
 }  # fmt: skip
 
 
@@ -80,8 +79,9 @@ def _overview(about: dict[str, Any], tables: Tables, series: Series) -> Asking:
         ["refused or no route", (total["failed"] / messages) if messages else 0, "share"],
         ["requests unanswered", requests["unanswered"] or 0, "number"],
         ["of requests", requests["requests"] or 0, "number"],
-        ["lines set aside", about["bad"], "number"],
     ]
+    if not about.get("period"):  # of a part it is not known where they belong
+        tiles.append(["lines set aside", about["bad"], "number"])
     found, more = findings.ranked(_findings(about, series, messages, rows))
     rest = f"{more} lighter ones are not listed; the sections have them." if more else ""
     return {
@@ -99,11 +99,24 @@ def _of_findings(tables: Tables) -> list[Any]:
     The queries for `_findings`.
     """
     return [
-        tables["refusals"].head(_CAUSES),
+        _by_error(tables["refusals"].rows),
         _newest(tables["talkers"].rows),
         _repeated(tables["silences"].rows),
         *[tables[name].head(most) for name, most in _HEADS.items()],
     ]
+
+
+@planned_once
+def _by_error(refusals: DataFrame) -> DataFrame:
+    """
+    For each error its messages, the time of the last one, and the domain that most came from.
+    """
+    error = ("outcome", "code", "reason")
+    of_domain = refusals.groupBy(*error, "from_domain").agg(
+        F.sum("number").alias("number"), F.max("last.time").alias("last")
+    )
+    most = F.max(F.struct("number", "from_domain")).alias("most")
+    return of_domain.groupBy(*error).agg(F.sum("number").alias("number"), F.max("last").alias("last"), most)
 
 
 @planned_once
@@ -122,15 +135,18 @@ def _findings(about: dict[str, Any], series: Series, messages: int, rows: list[l
     All findings, in no order.
     """
     steps = series.steps
-    causes, [newest], repeated, *heads = rows
+    refused, [newest], repeated, *heads = rows
     first = dict(zip(_HEADS, heads, strict=True))
     ill_typed = first["ill_typed"]
-    senders = _senders(causes) | ill_typed_senders(ill_typed, about["records"])
-    ages = _ages(causes, newest["last"] or 0)
+    senders = _senders(refused) | ill_typed_senders(ill_typed, about["records"])
+    ages = _ages(refused, newest["last"] or 0)
     found = findings.errors(series.errors, steps, messages, senders, ages)
-    found += findings.unanswered(series.lost, steps)
+    now = (newest["last"] or 0) / findings.SECOND
+    lost = {pair: now - until for pair, until in series.lost_until.items()}
+    found += findings.unanswered(series.lost, steps, lost)
     found += findings.slow_nodes(series.by_node, series.answers, series.recent)
-    found += findings.silences(first["silences"], repeated, series.nodes, steps)
+    begun = {row.node: row["first"] for row in first["nodes"]}
+    found += silences(first["silences"], repeated, series.nodes, begun, steps)
     found += findings.unusual(first["anomalies"])
     found += findings.storms(first["storms"])
     found += findings.loops(
@@ -148,38 +164,29 @@ def _findings(about: dict[str, Any], series: Series, messages: int, rows: list[l
         found.append(Finding(0.1 * row.observers, row.address, text, "graph"))
     found += ill_typed_answers(ill_typed, about["records"])
     if about["bad"]:
-        text = "could not be read; they are in _bad/, with the reason."
-        found.append(Finding(float(about["bad"]), f"{about['bad']:,} lines", text, "overview"))
+        text = "could not be read; _bad/ has the text and the reason."
+        found.append(Finding(float(about["bad"]), count(about["bad"], "line"), text, "overview"))
     return found
 
 
-def _ages(causes: list[Row], newest: int) -> dict[Error, float]:
+def _ages(errors: list[Row], newest: int) -> dict[Error, float]:
     """
     How many seconds before the newest message the last message with each error came.
     """
-    found: dict[Error, float] = {}
-    for row in causes:
-        error = row.outcome, row.code or 0, row.reason or ""
-        age = max(0, newest - row["last"]["time"]) / findings.SECOND
-        found[error] = min(age, found.get(error, age))
-    return found
+    return {_error(row): max(0, newest - row.last) / findings.SECOND for row in errors}
 
 
-def _senders(causes: list[Row]) -> dict[Error, str]:
+def _senders(errors: list[Row]) -> dict[Error, str]:
     """
     For each error the domain that most of its messages came from, in words.
     """
-    rows: dict[Error, list[Row]] = defaultdict(list)
-    for row in causes:
-        rows[row.outcome, row.code or 0, row.reason or ""].append(row)
     found = {}
-    for error, own in rows.items():
-        domains: dict[str, int] = defaultdict(int)
-        for row in own:
-            domains[row.from_domain] += row.number
-        domain, most = max(domains.items(), key=lambda item: (item[1], item[0]))
-        number = sum(domains.values())
-        if most * 2 > number:
-            many = "all" if most == number else share(most, number)
-            found[error] = f"{many} from {domain}"
+    for row in errors:
+        if row.most.number * 2 > row.number:
+            many = "all" if row.most.number == row.number else share(row.most.number, row.number)
+            found[_error(row)] = f"{many} from {row.most.from_domain}"
     return found
+
+
+def _error(row: Row) -> Error:
+    return row.outcome, row.code or 0, row.reason or ""

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.columns import bin_of, kind, percentiles
+from msgnode.mining.analyses.columns import bin_of, hour_of, kind, percentiles
 from msgnode.mining.analyses.latency import latency
 from msgnode.mining.analyses.volume import ERRORS
 from msgnode.mining.execution.gathering import served
@@ -28,6 +28,7 @@ PERCENTILES = ("p50", "p90", "p99")
 Counts = list[int]
 Bands = dict[str, list[int | None]]
 Error = tuple[str, int, str]  # outcome, code, reason
+Pair = tuple[str, str]  # type and destination
 
 
 @dataclass
@@ -37,7 +38,8 @@ class Series:
     long log has by hour.
 
     `totals` are those of tables that are cut for show, by table and measure: rows and sum. `lost` has
-    requests and unanswered requests for the types and destinations with the most unanswered.
+    requests and unanswered requests for the types and destinations with the most unanswered, and `lost_until`
+    the end of the last hour with such, in seconds since 1970.
     """
 
     steps: Steps
@@ -45,7 +47,8 @@ class Series:
     types: dict[str, Counts] = field(default_factory=dict)
     nodes: dict[str, Counts] = field(default_factory=dict)
     errors: dict[Error, Counts] = field(default_factory=dict)
-    lost: dict[tuple[str, str], tuple[Counts, Counts]] = field(default_factory=dict)
+    lost: dict[Pair, tuple[Counts, Counts]] = field(default_factory=dict)
+    lost_until: dict[Pair, int] = field(default_factory=dict)
     latency: Bands = field(default_factory=dict)
     by_node: dict[str, Bands] = field(default_factory=dict)
     answers: dict[str, Counts] = field(default_factory=dict)  # answered requests of each node
@@ -113,6 +116,9 @@ def _fill(found: Series, rows: dict[str, list[Row]]) -> None:
         found.answers[node] = _counts(recent, ((row.at, row.number) for row in own))
     found.handover = _bands(recent, rows["handover"])
     found.lost = _lost(steps, rows["lost"])
+    for row in rows["lost"]:
+        pair = row.type, row.destination
+        found.lost_until[pair] = max(found.lost_until.get(pair, 0), ((row.until or -1) + 1) * HOUR)
 
 
 def _coarse(begin: int, end: int) -> int:
@@ -165,13 +171,19 @@ def _unanswered(answered: DataFrame, steps: Steps) -> DataFrame:
     """
     sums = [F.sum(name).alias(name) for name in ("requests", "unanswered")]
     pair = ("type", "destination")
-    rows = answered.select(steps.column().alias("at"), *pair, "requests", "unanswered")
+    hour = F.unix_date(F.to_date("date")) * 24 + F.col("hour")
+    if "time" in answered.columns:
+        hour = hour_of(F.col("time"))
+    # A step may be a day, and the last of them long ago.
+    last = F.when(F.col("unanswered") > 0, hour).alias("until")
+    rows = answered.select(steps.column().alias("at"), *pair, "requests", "unanswered", last)
     all_ = rows.groupBy(*pair).agg(F.sum("unanswered").alias("all")).where("all > 0")
     worst = all_.orderBy(F.desc("all"), F.concat_ws(" ", *pair)).limit(MAX_PAIRS)
+    sums.append(F.max("until").alias("until"))
     return rows.join(F.broadcast(worst), [*pair]).groupBy(*pair, "all", "at").agg(*sums)
 
 
-def _lost(steps: Steps, rows: list[Row]) -> dict[tuple[str, str], tuple[Counts, Counts]]:
+def _lost(steps: Steps, rows: list[Row]) -> dict[Pair, tuple[Counts, Counts]]:
     series = {}
     for _, type, destination in sorted({(-row["all"], row.type, row.destination) for row in rows}):
         own = [row for row in rows if (row.type, row.destination) == (type, destination)]

@@ -13,6 +13,7 @@ from msgnode.mining.report.series import Series
 from msgnode.mining.report.tables import PERCENTS, Section, Tables, counted_rows, table
 
 EDGES = 60  # to draw
+MAX_TOLD = 500  # lines of a timeline that was not requested
 
 
 def sessions(tables: Tables, series: Series) -> Section:
@@ -29,7 +30,7 @@ def sessions(tables: Tables, series: Series) -> Section:
     lengths = [("ended", "ended", "text"), ("number", "sessions", "number")]
     milliseconds = [(name, label, "millis") for name, label, _ in PERCENTS]
     storms = [
-        ("time", "minute", "moment"),
+        ("time", "minute", "minute"),
         ("node", "node", "text"),
         ("attached", "connections", "number"),
         ("opened", "new sessions", "number"),
@@ -134,13 +135,18 @@ def stories(tables: Tables, series: Series) -> Asking:
             _about(rows, row.about),
             [c for c in lines if c[0] != "recipients"],
             row.about,
+            cut=MAX_TOLD,
         )
         for row in addresses
     ]
     if "conversation" in tables:
         told.append(
             table(
-                tables["conversation"], lines, "One conversation", "Its path across nodes, in order of time."
+                tables["conversation"],
+                lines,
+                "One conversation",
+                "Its path across nodes, in order of time.",
+                cut=MAX_TOLD,
             )
         )
     return {

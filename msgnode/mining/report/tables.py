@@ -31,17 +31,19 @@ def table(
     most: int = MAX_ROWS,
     weigh: tuple[str, str] | None = None,
     whole: tuple[int, int] | None = None,
+    cut: int = 0,
 ) -> Asking:
     """
     A table of the report. The rows are in the order in which they were written.
 
     `weigh` is a column and its noun: of a table that is cut, their sum in the rows that are not shown. If
-    `rows` themselves were cut, `whole` is the number of all rows and their sum.
+    `rows` themselves were cut, `whole` is the number of all rows and their sum; or, if these are not known,
+    `cut` is how many rows were kept.
     """
     found = yield first(rows, most + 1) if isinstance(rows, DataFrame) else rows.head(most + 1)
     shown = found[:most]
     is_cut = len(found) > most or (whole is not None and whole[0] > len(shown))
-    more = (yield from _not_shown(rows, shown, weigh, whole)) if is_cut else ""
+    more = (yield from _not_shown(rows, shown, weigh, whole, cut)) if is_cut else ""
     return {
         "title": title,
         "note": note,
@@ -56,6 +58,7 @@ def _not_shown(
     shown: list[Row],
     weigh: tuple[str, str] | None,
     whole: tuple[int, int] | None,
+    cut: int,
 ) -> Asking:
     """
     How many rows are not shown, and their weight: `24 more rows, 20,076 messages, are not shown`.
@@ -64,7 +67,8 @@ def _not_shown(
         rows = table if isinstance(table, DataFrame) else table.rows
         [total] = yield counted_rows(rows, weigh[0] if weigh else "")
         whole = total["rows"], total["sum"]
-    text = f"{whole[0] - len(shown):,} more rows"
+    least = "At least " if whole[0] == cut else ""
+    text = f"{least}{whole[0] - len(shown):,} more rows"
     if weigh:
         rest = whole[1] - sum(row[weigh[0]] or 0 for row in shown)
         text += f", {rest:,} {weigh[1]},"
@@ -87,8 +91,8 @@ def cell(row: Row, field: str, kind: str) -> Any:
     value: Any = row
     for name in field.split("."):
         value = None if value is None else value[name]
-    if kind == "moment" and isinstance(value, int):
-        return moment(value)
+    if kind in ("moment", "minute") and isinstance(value, int):
+        return moment(value)[: 16 if kind == "minute" else None]
     if kind == "text" and isinstance(value, str) and len(value) > MAX_CELL_CHARS:
         return value[: MAX_CELL_CHARS - 1] + "…"
     return value

@@ -36,8 +36,8 @@ def nodes(tables: Tables, series: Series) -> Section:
     """
     known = [
         ("node", "node", "text"),
-        ("first", "first line", "moment"),
-        ("last", "last line", "moment"),
+        ("first", "first line", "minute"),
+        ("last", "last line", "minute"),
         ("version", "version", "text"),
         ("starts", "starts", "number"),
         ("unlogged", "messages not logged", "number"),
@@ -45,8 +45,8 @@ def nodes(tables: Tables, series: Series) -> Section:
     ]
     silent = [
         ("node", "node", "text"),
-        ("since", "since", "moment"),
-        ("until", "until", "moment"),
+        ("since", "since", "minute"),
+        ("until", "until", "minute"),
         ("minutes", "for", "minutes"),
         ("why", "why", "text"),
     ]

@@ -29,14 +29,17 @@ def duration(seconds: float) -> str:
 
 def share(part: float, whole: float) -> str:
     """
-    A share in per cent: `31 %`, `0.4 %`, `less than 0.1 %`.
+    A share in per cent: `31 %`, `0.4 %`, `less than 0.1 %`, `99.95 %`.
     """
     if not whole or not part:
         return "0 %"
     percent = 100 * part / whole
     if percent < 0.1:
         return "less than 0.1 %"
-    return f"{percent:.1f} %" if percent < 10 or 99 < percent < 100 else f"{percent:.0f} %"
+    if 99 < percent < 100:  # as many digits as it takes not to say 100
+        digits = (f"{percent:.{number}f}" for number in range(1, 5))
+        return next((f"{each} %" for each in digits if float(each) < 100), "more than 99.99 %")
+    return f"{percent:.1f} %" if percent < 10 else f"{percent:.0f} %"
 
 
 def count(number: float, one: str, several: str = "") -> str:

@@ -228,6 +228,20 @@ class TestRefusals:
 
         assert [(ANN, BOB, 10, 0, 0)] == found
 
+    def test_each_row_of_a_loop_has_the_sums_of_all_its_hours(self, spark):
+        """
+        A row of a loop says in how many hours it was one, the first and the last of them, and how often it
+        failed in these.
+        """
+        times = [*range(12), *range(3600, 3615), *range(7200, 7209)]  # nine in the last hour are none
+        rows = log(spark, *[message(at, outcome="refused", code=403) for at in times])
+
+        found = retry_loops.loops(retry_loops.failures(rows))
+
+        sums = ("loop.hours", "loop.first", "loop.last", "loop.failed")
+        of_all = (2, "2026-07-31 00:00", "2026-07-31 01:00", 27)
+        assert [(15, *of_all), (12, *of_all)] == table(found, "failed", *sums)
+
     def test_repetitions(self, spark):
         """
         So are ten of the same request, and ten without an answer.
@@ -463,6 +477,14 @@ class TestPresence:
             spark, *lines, *others
         )
 
+    def test_outage_from_the_first_minute_of_an_hour_is_one(self, spark):
+        """
+        A node that dies before its first line about itself in an hour had an outage: it wrote some before.
+        """
+        lines = [own(minute * 60 + 30, "alive") for minute in (*range(60), *range(100, 110))]
+
+        assert [("mn1", 60, 100, "outage")] == self.silences(spark, *lines, message(3605))
+
     def test_node_that_stopped_had_no_outage(self, spark):
         """
         A node that said that it stops was stopped; messages, too, show that a node is there.
@@ -495,12 +517,13 @@ class TestPresence:
             presence.nodes(presence.presence(log(spark, *lines))),
             "node",
             "alive",
+            "starts",
             "version",
             "unlogged",
             "lost",
         )
 
-        assert [("mn1", 4, "2.0", 1, 7), ("old", 0, None, None, None)] == found
+        assert [("mn1", 4, 1, "2.0", 1, 7), ("old", 0, None, None, None, None)] == found
 
 
 def test_totals_are_of_all_rows_not_only_of_those_shown(spark):

@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from msgnode.cli.main import main
+from msgnode.mining.analyses.exchanges import SCHEMA
+from msgnode.mining.mined.compare import compare
 from msgnode.mining.mined.directory import MinedDirectory
 from msgnode.mining.mined.period import parse_period
-from tests.mining.rows import ANN, BOB, START, event, message
+from tests.mining.rows import ANN, BOB, START, event, log, message
 from tests.support.examples import TOP
 
 SKEW = 5  # seconds that the clock of mn2 is ahead
@@ -154,10 +156,27 @@ def test_compare_says_what_changed(mined):
     code, out, _ = run("compare", directory / "out", "--a", hours[0], "--b", hours[1])
 
     assert 0 == code
-    assert "errors 429 rate: new: 60 an hour" in out
+    assert "errors 429 rate: new: 831 an hour" in out
     assert "unanswered requests to hyperty://b.example of type read: new: 66.7 %" in out.replace(
         "67 %", "66.7 %"
     )
+
+
+def test_compare_takes_what_the_log_has_of_a_period(mined):
+    """
+    A period that is not over, or from before the log, has the rates of the part that the log has; that is
+    said.
+    """
+    directory, _ = mined
+    periods = "2026-07-30T12..2026-07-31T01", "2026-07-31T01..2026-08-02"
+
+    code, out, _ = run("compare", directory / "out", "--a", periods[0], "--b", periods[1])
+
+    assert 0 == code
+    assert ["before: 2026-07-31 00:00:01 to 2026-07-31 01:00:00, 59 min 59 s; the log begins there",
+            "now:    2026-07-31 01:00:00 to 2026-07-31 01:04:20, 4 min 20 s; the log ends there",
+            ] == out.splitlines()[:2]  # fmt: skip
+    assert "errors 429 rate: new: 831 an hour" in out
 
 
 def test_answers_after_the_end_of_a_period_count_for_their_request(mined, spark):
@@ -268,7 +287,12 @@ def test_policies_are_replayed_over_what_is_stored(mined, tmp_path):
          "'2026-07-32' is not a time in UTC"),
         (("compare", "OUT", "--a", "2026-08-01..2026-07-31", "--b", "2026-07-31..2026-08-01"),
          "ends before it begins"),
-        (("conversation", "OUT", "x", "--from", "2026-08-02"), "ends before it begins"),
+        (("conversation", "OUT", "x", "--from", "2026-08-02"),
+         "out: has nothing from 2026-08-02 00:00, but 2026-07-31 00:00 to 2026-07-31 02:00"),
+        (("conversation", "OUT", "x", "--to", "2026-07-30T12:30"), "has nothing to 2026-07-30 12:30, but"),
+        (("check", "OUT", "--slo", "SLO", "--prometheus", "/none/x.prom"),
+         "--prometheus: cannot write /none/x.prom: No such file or directory"),
+        (("SLO", "--out", "OUT"), "slo.toml: is a file; give the directory with the log"),
         (("check", "OUT", "--slo", "none.toml"), "none.toml: No such file or directory"),
         (("conversation", "LOGS", "x"), "was not mined; make it with: msgnode mine LOGS --out"),
         (("replay", "OUT", "--policy", "none.json"), "none.json"),
@@ -280,7 +304,7 @@ def test_bad_input_is_told_with_exit_code_2(mined, arguments, said):
     An unknown time or node, a reversed period, a missing file: one sentence, exit code 2.
     """
     directory, _ = mined
-    names = {"OUT": directory / "out", "LOGS": directory / "logs"}
+    names = {"OUT": directory / "out", "LOGS": directory / "logs", "SLO": directory / "slo.toml"}
 
     code, _, err = run(*(names.get(each, each) for each in arguments))
 
@@ -299,3 +323,22 @@ def test_help_names_the_verbs_and_the_options(spark):
     for verb in ("check", "compare", "conversation", "replay"):
         assert f"  {verb} " in out
     assert "FROM..TO[@NODE]" in run("compare", "--help")[1]
+
+
+def test_a_sender_that_is_not_among_the_largest_is_not_taken_for_none(spark, monkeypatch):
+    """
+    Only the largest senders of each period are compared, and those have their counts in both.
+    """
+    monkeypatch.setattr("msgnode.mining.mined.compare.MAX_KEYS", 2)
+    loud = [message(at, f"hyperty://a.example/{name}") for name in "pq" for at in range(40)]
+    quiet = [message(at, "hyperty://c.example/x") for at in range(28)]
+    periods = [
+        {"messages": log(spark, *rows), "events": log(spark), "exchanges": spark.createDataFrame([], SCHEMA)}
+        for rows in (quiet, [*loud, *quiet])
+    ]
+    hour = parse_period("2026-07-31T00..2026-07-31T01")
+
+    changes = {each.key: each for each in compare(*periods, hour, hour)}
+
+    assert (28, 28) == (changes["hyperty://c.example/x"].a, changes["hyperty://c.example/x"].b)
+    assert (0, 40) == (changes["hyperty://a.example/p"].a, changes["hyperty://a.example/p"].b)

@@ -117,7 +117,7 @@ class TestComparison:
         """
         changes = [count_change("error", f"40{at}", 0, 100, (1.0, 2.0)) for at in range(4)]
 
-        lines = text(changes, ONE, TWO, most=2)
+        lines = text(changes, ONE, TWO, (ONE, TWO), most=2)
 
         assert "before: 2026-07-31 00:00 to 2026-07-31 01:00, 1 h" == lines[0]
         assert "  1. errors 400: new: 50 an hour" in lines and "     and 2 smaller changes" in lines
@@ -127,7 +127,7 @@ class TestComparison:
         """
         If nothing changed, the text says so.
         """
-        assert "Nothing changed by more than chance would do." in text([], ONE, TWO)
+        assert "Nothing changed by more than chance would do." in text([], ONE, TWO, (ONE, TWO))
 
 
 def level(period, hour, six_hours, days=30, seconds=30 * DAY, objective=0.99):

@@ -71,6 +71,27 @@ def test_report_is_readable(page, width, scheme, media):
     )
 
 
+def test_a_table_without_headings_can_be_sorted(page):
+    """
+    On a phone a table is a list without headings: a menu sorts its rows, and a button turns the order.
+    """
+    page.ask("Emulation.setDeviceMetricsOverride", width=390, height=900, deviceScaleFactor=1, mobile=True)
+    page.until("document.querySelector('#talkers .stacked select')")
+    page.run("""(() => {
+      const by = document.querySelector("#talkers .stacked select");
+      by.value = [...by.options].find(each => each.text === "bytes").value;
+      by.dispatchEvent(new Event("change"));
+    })()""")
+    shown = "[...document.querySelectorAll('#talkers .stacked td:first-child')].map(each => each.innerText)"
+
+    falling = page.run(shown)
+    page.run("document.querySelector('#talkers .stacked .sort button').click()")
+
+    assert len(falling) > 1
+    assert "ascending" == page.run("document.querySelector('#talkers th[aria-sort]').ariaSort")
+    assert falling != page.run(shown)
+
+
 def test_finding_leads_to_its_section(page):
     """
     What is wrong is the first section, and each of its sentences links to a section that is there.

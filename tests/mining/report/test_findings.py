@@ -20,15 +20,6 @@ def hourly(**at: int) -> list[int]:
     return [at.get(f"h{hour}", 0) for hour in range(24)]
 
 
-def silence(node, since, until, why):
-    """
-    A row of the table of silences, by hours of the day.
-    """
-    minutes = ((24 if until is None else until) - since) * 60
-    times = [None if hour is None else (START + hour * HOUR) * findings.SECOND for hour in (since, until)]
-    return _Row({"node": node, "since": times[0], "until": times[1], "minutes": minutes, "why": why})
-
-
 class TestUnits:
     """
     Figures as people say them.
@@ -51,8 +42,8 @@ class TestUnits:
         """
         A small share is not rounded to zero, and one that is not all not to all.
         """
-        assert ["0 %", "less than 0.1 %", "0.4 %", "31 %", "99.6 %", "100 %"] == [
-            share(part, 1000) for part in (0, 0.2, 4, 310, 996, 1000)
+        assert ["0 %", "less than 0.1 %", "0.4 %", "31 %", "99.6 %", "99.97 %", "100 %"] == [
+            share(part, 1000) for part in (0, 0.2, 4, 310, 996, 999.7, 1000)
         ]
 
     def test_one_of_a_thing_is_singular(self):
@@ -187,12 +178,25 @@ class TestSentences:
         """
         lost = {("read", "hyperty://b.example"): (hourly(h5=300, h6=100), hourly(h6=100))}
 
-        [found] = findings.unanswered(lost, DAY)
+        [found] = findings.unanswered(lost, DAY, {})
 
         assert "100 read requests" == found.word
         assert found.text.startswith(
             "to hyperty://b.example got no answer, 25 % of them; from 2026-07-31 06:00"
         )
+
+    def test_unanswered_requests_whose_last_was_hours_ago_are_over(self):
+        """
+        A step of a year is a day: what was unanswered in the morning of the last day does not go on.
+        """
+        year = Steps(START, START + 365 * 24 * HOUR)
+        lost = {("read", "x"): ([10] * 365, [0] * 364 + [5])}
+
+        [still] = findings.unanswered(lost, year, {("read", "x"): 60})
+        [over] = findings.unanswered(lost, year, {("read", "x"): 7200})
+
+        assert (True, False) == (still.goes_on, over.goes_on)
+        assert "over after 1 d" in over.text
 
     def test_errors_whose_last_was_long_ago_are_over(self):
         """
@@ -203,50 +207,6 @@ class TestSentences:
         [found] = findings.errors({error: hourly(h23=40)}, DAY, 1000, {}, {error: 3700.0})
 
         assert not found.goes_on and "over after 1 h" in found.text
-
-    def test_a_node_that_falls_silent_is_named(self):
-        """
-        A node without lines is named, with what is usual and since when; an outage weighs more than a stop.
-        """
-        nodes = {"mn1": [100] * 24, "mn2": [120] * 24}
-        rows = [silence("mn2", 20, None, "outage"), silence("mn1", 3, 4, "stopped")]
-
-        first, second = findings.silences(rows, [], nodes, DAY)
-
-        assert ("mn2", "nodes", True) == (first.word, first.section, first.goes_on)
-        assert (
-            "wrote no lines, not even about itself, usual are 2.0 messages a minute; "
-            "since 2026-07-31 20:00 (4 h), still going on." == first.text
-        )
-        assert "was stopped, usual are 1.7 messages a minute; from 2026-07-31 03:00 for 1 h." == second.text
-        assert first.weight > second.weight
-
-    def test_silence_of_all_nodes_is_said_once(self):
-        """
-        If all nodes are silent at once there is one finding, not one for each.
-        """
-        rows = [silence("mn1", 8, 11, "no lines"), silence("mn2", 9, 11, "no lines")]
-
-        [found] = findings.silences(rows, [], {"mn1": [100] * 24, "mn2": [100] * 24}, DAY)
-
-        assert "All nodes" == found.word
-
-    def test_silences_of_a_node_that_is_silent_again_and_again_are_one_finding(self):
-        """
-        Many silences of a node are one finding with their sum over the whole table; one that goes on is not
-        part of it. What is usual is said by the time in which there is a message.
-        """
-        rows = [silence("mn2", 23, None, "outage"), silence("mn2", 2, 5, "outage")]
-        rows += [silence("mn2", hour, hour + 1, "outage") for hour in (7, 9, 11)]
-        repeated = [_Row({"node": "mn2", "why": "outage", "number": 120, "minutes": 7200})]
-
-        on, over = findings.silences(rows, repeated, {"mn1": [100] * 24, "mn2": [6] * 24}, DAY)
-
-        assert on.goes_on and "usual are 6.0 messages an hour; since 2026-07-31 23:00" in on.text
-        assert not over.goes_on and over.text.endswith(
-            "120 times, 5 d in all, usual are 6.0 messages an hour; "
-            "the longest from 2026-07-31 02:00 for 3 h."
-        )
 
     def test_a_slow_node_is_compared_with_itself(self):
         """
@@ -262,16 +222,12 @@ class TestSentences:
 
     def test_a_sender_in_a_loop_is_one_finding_over_all_hours(self):
         """
-        A sender that loops for three hours is one finding, with the sum.
+        A sender that loops for three hours is one finding, with the sum of all, also if a row was cut.
         """
-        rows = [
-            {"date": "2026-07-31", "hour": hour, "address": "a", "to": "b", "type": "read", "failed": 40}
-            for hour in (3, 4, 5)
-        ]
+        loop = _Row({"hours": 3, "first": "2026-07-31 03:00", "last": "2026-07-31 05:00", "failed": 120})
+        rows = [_Row({"address": "a", "to": "b", "type": "read", "loop": loop})] * 2
 
-        [found] = findings.loops(
-            [_Row(row) for row in rows], "failed", lambda n, row: f"failed {n} times at {row.to}"
-        )
+        [found] = findings.loops(rows, "failed", lambda n, row: f"failed {n} times at {row.to}")
 
         assert "failed 120 times at b in 3 hours, 2026-07-31 03:00 to 2026-07-31 05:00." == found.text
 
