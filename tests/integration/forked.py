@@ -76,7 +76,7 @@ def launch(
     words = [str(word) for word in command]
     if environment is None:
         order = {"command": words, "cwd": str(cwd), "env": inherited, "said": str(said)}
-        return ForkedProcess(_server(next(_numbers) % SERVERS), order)
+        return ForkedProcess(_servers()[next(_numbers) % SERVERS], order)
     with said.open("ab") as output:
         return subprocess.Popen(
             words,
@@ -89,21 +89,28 @@ def launch(
 
 
 @cache
-def _server(number: int) -> str:
+def _servers() -> list[str]:
     """
-    The address of a server of this test run's, which ends with it.
+    The addresses of the servers of this test run, which end with it.
     """
-    address = str(Path(tempfile.mkdtemp(prefix="msgnode-fork-")) / "socket")
+    return [_server(Path(tempfile.mkdtemp(prefix="msgnode-fork-"), "socket")) for _ in range(SERVERS)]
+
+
+def _server(path: Path) -> str:
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(address)
+        listener.bind(str(path))
         listener.listen()
-        command = [sys.executable, fork_server.__file__, str(listener.fileno())]
+        number = listener.fileno()
         # Its standard input ends with this process.
-        _kept.append(
-            subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, pass_fds=[listener.fileno()])
+        process = subprocess.Popen(
+            [sys.executable, fork_server.__file__, str(number)],
+            stdin=subprocess.PIPE,
+            env=environment,
+            pass_fds=[number],
         )
-    return address
+    _kept.append(process)
+    return str(path)
 
 
 _kept: list["subprocess.Popen[bytes]"] = []
