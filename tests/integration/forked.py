@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import count
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from tests.support import fork_server
@@ -21,6 +22,7 @@ from tests.support import fork_server
 # Nodes that a test starts one after the other have different hash seeds, as two nodes of operators have.
 SERVERS = 2
 _numbers = count()
+_lock = Lock()
 
 
 class ForkedProcess:
@@ -88,11 +90,16 @@ def launch(
         )
 
 
-@cache
 def _servers() -> list[str]:
     """
     The addresses of the servers of this test run, which end with it.
     """
+    with _lock:  # threads start nodes, too
+        return _started()
+
+
+@cache
+def _started() -> list[str]:
     return [_server(Path(tempfile.mkdtemp(prefix="msgnode-fork-"), "socket")) for _ in range(SERVERS)]
 
 
