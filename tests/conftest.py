@@ -9,12 +9,14 @@ import sys
 from collections import deque
 from collections.abc import Generator
 from functools import cache
+from typing import Any
 from unittest import TestCase
 
 import autobahn.twisted.websocket
 import autobahn.websocket.protocol
 import pytest
 import twisted.trial._synctest
+from _pytest.fixtures import FixtureFunctionDefinition, FixtureManager
 from hypothesis import HealthCheck, settings
 from twisted.logger import globalLogBeginner
 
@@ -39,6 +41,24 @@ vars(vars(globalLogBeginner)["_initialBuffer"]).update(_buffer=deque(maxlen=0))
 
 # Trial looks at each module there is before each test, for flushWarnings, which no test uses.
 vars(twisted.trial._synctest).update(_setWarningRegistryToNone=lambda modules: None)
+
+_parsefactories = FixtureManager.parsefactories
+
+
+def _parse_factories(manager: Any, *objects: Any, holder: Any = None, **more: Any) -> None:
+    """
+    pytest looks for fixtures among all that a test case has, a hundred methods of Trial's among them.
+    """
+    if isinstance(holder, TestCase):
+        found = (value for base in type(holder).__mro__ for value in vars(base).values())
+        if not any(isinstance(value, FixtureFunctionDefinition) for value in found):
+            return
+    if holder is not None:
+        more["holder"] = holder
+    _parsefactories(manager, *objects, **more)
+
+
+FixtureManager.parsefactories = _parse_factories
 
 # How slow an example is says how busy the machine is: what may take long is stated by tests of its own.
 settings.register_profile(

@@ -7,7 +7,8 @@ import signal
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,7 @@ class Cluster:
         self.nodes = [
             Member(self.directory, f"n{n}", self.nats.url, more, session) for n in range(1, count + 1)
         ]
-        for node in self.nodes:
-            node.start()
+        start_all(self.nodes)
         self.wait_for_links()
 
     def wait_for_links(self) -> None:
@@ -106,6 +106,14 @@ class Cluster:
                 node.kill()
         self.nats.stop()
         self._directory.cleanup()
+
+
+def start_all(nodes: Sequence[Member]) -> None:
+    """
+    Start them at once: a node that expects others waits ten seconds for them before it listens.
+    """
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(Member.start, nodes))
 
 
 def until(true: Callable[[], bool], seconds: float = PATIENCE) -> None:

@@ -1,13 +1,11 @@
 """
-A real node in a process of its own, as an operator starts it.
+A real node in a process of its own.
 """
 
 import json
-import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,8 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 20  # seconds for whatever a test waits for
+from .forked import launch
+
 START_SECONDS = 300.0  # on a machine that has a hundred times as much to do as it can
+PATIENCE = 20  # seconds for whatever a test waits for
 _LISTENING = re.compile(r"(web|line|admin): listening on (\S+)")
 
 
@@ -44,18 +44,16 @@ class NodeProcess:
             [] if "--config" in options else ["--web", anywhere, "--lines", anywhere, "--admin", anywhere]
         )
         twistd = Path(sys.executable).with_name("twistd")
-        inherited = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         written = ["--traffic", str(self.traffic), "--state", str(self.state)]
         # A file, not a pipe: nobody reads while a test does something else.
         said = self.directory / "said"
-        with said.open("w") as output:
-            self.process = subprocess.Popen(
-                [twistd, "-n", "--pidfile=", "msgnode", *written, *listen, *options],
-                cwd=self.directory,
-                env={**inherited, **(environment or {})},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        said.touch()
+        self.process = launch(
+            [twistd, "-n", "--pidfile=", "msgnode", *written, *listen, *options],
+            self.directory,
+            said,
+            environment,
+        )
         self._output = said.open()
         self.said = ""
         self.ports: dict[str, int] = {}

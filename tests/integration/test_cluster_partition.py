@@ -20,7 +20,7 @@ from tests.support.nats_server import NatsServer
 
 from .background_clients import BackgroundClients
 from .cable import Cable
-from .clustered import DOMAIN, Member, policies, until
+from .clustered import DOMAIN, Member, policies, start_all, until
 from .process import Lines
 
 NAMES = ("n1", "n2", "n3")
@@ -45,8 +45,7 @@ class Domain:
         self.right = NatsServer(ROUTES.format(-1, f'"nats://127.0.0.1:{self.cable.port}"'), free_port())
         urls = (self.left.url, self.left.url, self.right.url)
         self.nodes = [Member(directory, name, url, MORE) for name, url in zip(NAMES, urls, strict=True)]
-        for node in self.nodes:
-            node.start()
+        start_all(self.nodes)
         self.wait_until_whole()
 
     def ups(self) -> list[int]:
@@ -64,9 +63,12 @@ class Domain:
         self.wait_until_whole()
 
     def stop(self) -> None:
+        """
+        The end of a test: nobody needs what nodes would hand over.
+        """
         for node in self.nodes:
             if node.process is not None:
-                node.process.stop()
+                node.kill()
         self.cable.close()
         for server in (self.left, self.right):
             server.stop()

@@ -24,7 +24,7 @@ OPEN = {"id": 1, "type": "open", "from": "runtime://localhost/w", "to": "mn:/ses
 
 @pytest.fixture
 def node():
-    process = NodeProcess()
+    process = NodeProcess(environment={})  # no fork: what an operator starts
     yield process
     process.stop(signal.SIGKILL)
 
