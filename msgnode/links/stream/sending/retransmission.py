@@ -187,7 +187,7 @@ class Retransmission:
     def _due(self, head: Entry) -> float:
         """
         When an entry is sent again. Once it is stale its tombstone does not wait for as long as the timeout
-        is backed off: its sender would be told that it is in doubt, although the destination can be asked.
+        is backed off: else its sender gets "in doubt", although the destination can be asked.
         """
         due = head.sent_at + self.timeout.seconds
         if head.sent_at < head.until < due:
