@@ -316,7 +316,7 @@ def _causes(java: Any) -> str:
 
 def _of_spark(said: str) -> str:
     """
-    What Spark said as one sentence; of a file that cannot be read, its name and what to do.
+    The words of Spark as one sentence; of a file that cannot be read, its name and what to do.
     """
     unreadable = _UNREADABLE.search(said)
     if unreadable:

@@ -29,7 +29,7 @@ _PACKED_FACTOR = 8  # times the size of a compressed file is about that of the l
 _UNDER_SUBMIT = "PYSPARK_GATEWAY_PORT"
 _FILE_SYSTEM = "spark.hadoop.fs.file.impl"
 _UNRESOLVED = re.compile(r"unresolved dependency: (\S+?):? not found")
-# What Java says before a trace, or instead of one.
+# The words of Java before a trace, or instead of one.
 _CAUSE = re.compile(
     r'^(?:Exception in thread "\S+" \S+: |Error: (?!Could not create|A fatal))(\S.*)'
     r"|^((?:Invalid|Unrecognized|Conflicting) .+)",
