@@ -332,13 +332,13 @@ def test_a_sender_that_is_not_among_the_largest_is_not_taken_for_none(spark, mon
     monkeypatch.setattr("msgnode.mining.mined.compare.MAX_KEYS", 2)
     loud = [message(at, f"hyperty://a.example/{name}") for name in "pq" for at in range(40)]
     quiet = [message(at, "hyperty://c.example/x") for at in range(28)]
-    periods = [
+    one, other = [
         {"messages": log(spark, *rows), "events": log(spark), "exchanges": spark.createDataFrame([], SCHEMA)}
         for rows in (quiet, [*loud, *quiet])
     ]
     hour = parse_period("2026-07-31T00..2026-07-31T01")
 
-    changes = {each.key: each for each in compare(*periods, hour, hour)}
+    changes = {each.key: each for each in compare(one, other, hour, hour)}
 
     assert (28, 28) == (changes["hyperty://c.example/x"].a, changes["hyperty://c.example/x"].b)
     assert (0, 40) == (changes["hyperty://a.example/p"].a, changes["hyperty://a.example/p"].b)

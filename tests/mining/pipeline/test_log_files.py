@@ -27,6 +27,14 @@ def test_copy_ends_where_the_file_ended_when_it_was_listed(spark, tmp_path, begi
     assert copied.endswith("copies/1")
 
 
+class JavaFailure(Exception):
+    """
+    An exception of PySpark's, with the one of Java.
+    """
+
+    java_exception: SimpleNamespace
+
+
 @pytest.mark.parametrize(
     "kind, text, said",
     [
@@ -40,7 +48,7 @@ def test_errors_of_java_are_told_in_words(kind, text, said):
     """
     What often happens has a sentence of ours; the rest its first line, without the trace.
     """
-    why = Exception("a call")
+    why = JavaFailure("a call")
     why.java_exception = SimpleNamespace(
         getMessage=lambda: text, getClass=lambda: SimpleNamespace(getSimpleName=lambda: kind)
     )
