@@ -4,6 +4,8 @@ Streams deliver once and in order within a lane, over a network that loses and r
 
 from itertools import pairwise
 
+from twisted.internet.task import Clock
+
 from msgnode.links.stream.common import StreamLimits
 from msgnode.links.stream.storage.store import MemoryStreamStore
 from msgnode.links.wire.stream_header import ACKNOWLEDGEMENT, MESSAGE, OPEN, PROBE, decode
@@ -271,6 +273,38 @@ def test_timeouts_double():
     assert gaps[:6] == sorted(gaps[:6])
     assert 55 < gaps[-1] < 61
     assert b.name in net.avoided
+
+
+class MovingClock(Clock):
+    """
+    A clock that goes on between two looks at it, as real ones do.
+    """
+
+    def seconds(self) -> float:
+        self.rightNow += 1e-7
+        return self.rightNow
+
+
+def test_messages_that_are_sent_do_not_put_the_timeout_off():
+    """
+    However many messages are sent to a destination that is silent, it is tried again and again.
+    """
+    net = FakeNet()
+    net.clock = MovingClock()
+    a, b = (StreamNode(net, f"mn://{each}.example/1") for each in "ab")
+    a.send(b.name, b"open")
+    net.run(1)
+    times: list[float] = []
+    net.tap = lambda datagram: times.append(net.clock.seconds())  # and nothing arrives
+    a.send(b.name, b"first", ttl_millis=10**6)
+
+    while net.clock.seconds() < 40:
+        a.send(b.name, b"more", priority=0, ttl_millis=20_000)
+        net.run(0.005, 0.005)
+
+    again = [time for time in times if time > 3]
+    assert len(again) >= 3
+    assert again[-1] > 20
 
 
 def test_after_a_change_of_route_the_oldest_is_sent_at_once():

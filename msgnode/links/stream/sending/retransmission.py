@@ -164,19 +164,22 @@ class Retransmission:
         Start the timer, unless it runs.
         """
         if self._timer is None:
-            self._since = self._parts.clock.seconds()
-            self._start(self.timeout.seconds)
-        if self.timeout.expired:
-            self._hasten()
+            self._since = now = self._parts.clock.seconds()
+            due = now + self.timeout.seconds
+            if self.timeout.expired:
+                due = min([due, *(self._due(head) for _, head in self._heads() if head.sent_at)])
+            self._start(due - now)
 
-    def _hasten(self) -> None:
+    def sent(self, until: float) -> None:
         """
-        The timer is backed off: it ends earlier if the oldest entry of a lane becomes stale before.
+        A message was sent that becomes stale at `until`. The timer only ever gets earlier by that, so that no
+        number of messages puts it off.
         """
-        assert self._timer is not None
-        due = min((self._due(head) for _, head in self._heads()), default=self._timer.getTime())
-        if due < self._timer.getTime():
-            self._timer.reset(max(MIN_TIMER_SECONDS, due - self._parts.clock.seconds()))
+        if self.timeout.expired and self._timer is not None:
+            now = self._parts.clock.seconds()
+            due = max(until, now + self.timeout.shortest)
+            if due < self._timer.getTime() - MIN_TIMER_SECONDS:
+                self._timer.reset(due - now)
 
     def _heads(self) -> list[tuple[SenderLane, Entry]]:
         """
@@ -190,8 +193,8 @@ class Retransmission:
         is backed off: else its sender gets "in doubt", although the destination can be asked.
         """
         due = head.sent_at + self.timeout.seconds
-        if head.sent_at < head.until < due:
-            due = min(due, max(head.until, head.sent_at + self.timeout.shortest))
+        if 0 < head.sent_at < head.until < due:  # 0: from before a restart, or known to be lost
+            due = max(head.until, head.sent_at + self.timeout.shortest)
         return due
 
     def _start(self, seconds: float) -> None:
@@ -215,8 +218,12 @@ class Retransmission:
         if due > now:
             self._start(due - now)
             return
-        late = [lane for lane, head in heads if self._due(head) <= now]
-        self._expired(late)
+        late = [lane for lane, head in heads if head.sent_at + self.timeout.seconds <= now]
+        stale = [lane for lane, head in heads if self._due(head) <= now]
+        if late or not stale:
+            self._expired(late)
+        else:
+            stream.probe(stale, shrink=False)  # a question, and no sign of another loss
         self.arm()
 
     def _expired(self, late: list[SenderLane]) -> None:

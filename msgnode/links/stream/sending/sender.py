@@ -269,6 +269,8 @@ class OutgoingStream:
             now = self._parts.clock.seconds()
             for entry in entries[:sent]:
                 lane.sent(entry, now)
+            if sent:
+                self.retransmission.sent(entries[0].until)
         for entry in entries[sent:]:
             self._blocked = True
             if not entry.sends and entry.number not in lane.lost:
