@@ -2,9 +2,11 @@
 Processes of `twistd` that are forks of one that has imported it all: a node listens in a tenth of the time.
 """
 
+import atexit
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -52,7 +54,7 @@ class ForkedProcess:
         return self.returncode
 
     def _end(self) -> None:
-        self.returncode = int(self._file.readline())
+        self.returncode = int(self._file.readline() or -signal.SIGKILL)
         self._file.close()
         self._connection.close()
 
@@ -100,7 +102,9 @@ def _servers() -> list[str]:
 
 @cache
 def _started() -> list[str]:
-    return [_server(Path(tempfile.mkdtemp(prefix="msgnode-fork-"), "socket")) for _ in range(SERVERS)]
+    directory = Path(tempfile.mkdtemp(prefix="msgnode-fork-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return [_server(directory / str(number)) for number in range(SERVERS)]
 
 
 def _server(path: Path) -> str:
@@ -113,6 +117,7 @@ def _server(path: Path) -> str:
         process = subprocess.Popen(
             [sys.executable, fork_server.__file__, str(number)],
             stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
             env=environment,
             pass_fds=[number],
         )

@@ -56,6 +56,9 @@ def _watch(connection: socket.socket) -> dict[str, Any]:
         pid = os.fork()
         if pid:
             file.write(b"%d\n" % pid)
+            ended = os.pidfd_open(pid)
+            if ended not in select.select([ended, sys.stdin], [], [])[0]:
+                os.kill(pid, signal.SIGKILL)  # the tests have ended
             _, status = os.waitpid(pid, 0)
             with suppress(OSError):
                 file.write(b"%d\n" % os.waitstatus_to_exitcode(status))
@@ -78,6 +81,7 @@ def become_node(order: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(order["env"])
     sys.argv = order["command"]
+    sys.path[0] = os.path.dirname(sys.argv[0])  # not where this file is
     gc.unfreeze()
     run()
 

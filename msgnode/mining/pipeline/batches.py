@@ -257,10 +257,11 @@ class Batches:
         kept = self._output.sums.get(name)
         if kept is None or kept.of != (self.since, *numbers):
             found = _of(sums, self._sources(stored, None))
-            rows = gather(list(found.values()), again=False)
+            rows = gather([each.limit(MAX_AT_HAND + 1) for each in found.values()], again=False)
             tables = {key: (found[key].schema, values) for key, values in zip(found, rows, strict=True)}
-            kept = self._output.sums[name] = KeptSums((self.since, *numbers), tables)
-        if kept.number > MAX_AT_HAND:
+            few = sum(map(len, rows)) <= MAX_AT_HAND
+            kept = self._output.sums[name] = KeptSums((self.since, *numbers), tables if few else {})
+        if not kept.tables:
             return _of(sums, self.sources(batches))
         now = _of(sums, _by_kind(*self._held_rows))
         return {

@@ -56,18 +56,12 @@ class OutputRefused(Exception):
 @dataclass(frozen=True)
 class KeptSums:
     """
-    Sums of batches in this process's memory: what they are `of`, and their tables by name, with the schema.
+    Sums of batches in this process's memory: what they are `of`, and their tables by name, with the schema;
+    no tables if they have too many rows.
     """
 
     of: tuple[int, ...]
     tables: dict[str, tuple[StructType, list[dict[str, Any]]]]
-
-    @property
-    def number(self) -> int:
-        """
-        The number of rows.
-        """
-        return sum(len(rows) for _, rows in self.tables.values())
 
 
 class Output:
@@ -124,6 +118,7 @@ class Output:
                 f"{where} is not empty and was not made by this tool; use --overwrite, or another --out"
             )
         if overwrite or not names:
+            self.let_go()  # of a directory that is gone; numbers begin again
             self._use(Checkpoint(options))
             return Checkpoint(options)
         self.files.put_back("tables", "_tables.before")

@@ -32,7 +32,8 @@ _UNRESOLVED = re.compile(r"unresolved dependency: (\S+?):? not found")
 # The words of Java before a trace, or instead of one.
 _CAUSE = re.compile(
     r'^(?:Exception in thread "\S+" \S+: |Error: (?!Could not create|A fatal))(\S.*)'
-    r"|^((?:Invalid|Unrecognized|Conflicting) .+)",
+    r"|^((?:Invalid|Unrecognized|Conflicting) .+)"
+    r"|^Error occurred during initialization of VM\n(.+)",
     re.MULTILINE,
 )
 _JAVA = "spark.driver.extraJavaOptions"
@@ -272,4 +273,5 @@ def _not_started(why: str, said: str) -> str:
             "--conf spark.jars=FILE,FILE"
         )
     cause = _CAUSE.search(said)
-    return f"Spark did not start: {(cause[1] or cause[2]) if cause else why.splitlines()[0]}"
+    found = (cause[1] or cause[2] or cause[3]) if cause else f"{why}\n{said}".strip().partition("\n")[0]
+    return f"Spark did not start: {found or 'nothing says why'}"

@@ -21,7 +21,7 @@ from msgnode.mining.report.record_chapter import (
 from msgnode.mining.report.responses import answers, handover, unanswered
 from msgnode.mining.report.series import Error, Series
 from msgnode.mining.report.session_chapter import sessions, stories, subscriptions
-from msgnode.mining.report.silent_nodes import silences
+from msgnode.mining.report.silent_nodes import MAX_ROWS, silences
 from msgnode.mining.report.tables import Section, Tables
 from msgnode.mining.report.traffic import domains, nodes, sizes, talkers, volume
 from msgnode.mining.report.units import count, share
@@ -45,8 +45,8 @@ SECTIONS = (
 )
 # The rows of each table that are looked at.
 _HEADS = {
-    "ill_typed": 100, "silences": 1000, "nodes": 1000, "anomalies": 20, "storms": 100, "failures": 200,
-    "repetitions": 200, "orphans": 1,
+    "ill_typed": 100, "silences": MAX_ROWS, "nodes": MAX_ROWS, "anomalies": 20, "storms": 100,
+    "failures": 200, "repetitions": 200, "orphans": 1,
 }  # fmt: skip
 
 

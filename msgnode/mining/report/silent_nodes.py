@@ -14,6 +14,7 @@ from msgnode.mining.report.steps import MINUTE, Steps
 from msgnode.mining.report.tables import moment
 from msgnode.mining.report.units import duration
 
+MAX_ROWS = 1000  # of nodes, and of silences, that are loaded
 FEW_SILENCES = 3  # of a node, which are said one by one
 _HARM = {"outage": 3.0, "no lines": 1.0, "stopped": 0.5}
 _MINUTE = MINUTE * SECOND
@@ -53,7 +54,8 @@ def silences(
     is one of all nodes.
     """
     newest = (steps.first + steps.number) * steps.size * SECOND
-    together = _together(rows, begun, newest)
+    # Of more nodes or silences than were loaded, it is not known whether all were silent.
+    together = _together(rows, begun, newest) if max(len(rows), len(begun)) < MAX_ROWS else []
     usual = {name: sum(counts) / _minutes(name, rows, steps) for name, counts in nodes.items()}
     found = _of_all(together, sum(usual.values()))
     often = {(row.node, row.why): row for row in repeated if row.number > FEW_SILENCES}
@@ -89,17 +91,20 @@ def _together(rows: Sequence[Any], begun: Mapping[str, int], newest: int) -> lis
     for row in rows:
         changes += [(row.since, 0, 1), (row.until or newest, 0, -1)]
     found: list[_Silence] = []
-    known, silent, since = 0, 0, 0
+    known, silent = 0, 0
+    since: int | None = None
     for time, same in groupby(sorted(changes), key=lambda change: change[0]):
-        for _, node, silence in same:
-            known, silent = known + node, silent + silence
-        if known > 1 and silent == known:
-            since = since or time
-        elif since:
-            whys = [row.why for row in rows if row.since <= since and time <= (row.until or newest)]
+        changed = list(same)
+        # Where a silence ends and the next begins, or a node begins, there is a line.
+        if since is not None and any(node or silence < 0 for _, node, silence in changed):
+            whys = [row.why for row in rows if row.since < time and since < (row.until or newest)]
             why = max(whys, key=lambda each: _HARM[each])
             found.append(_Silence(since, time, (time - since) // _MINUTE, why))
-            since = 0
+            since = None
+        known += sum(node for _, node, _ in changed)
+        silent += sum(silence for _, _, silence in changed)
+        if since is None and known > 1 and silent == known:
+            since = time
     return [each for each in found if each.minutes > SILENT_MINUTES]
 
 
@@ -148,4 +153,6 @@ def _usual(a_minute: float) -> str:
     number, of = a_minute, "minute"
     if number < 1:
         number, of = (number * 60, "hour") if number * 60 >= 1 else (number * 1440, "day")
+    if number < 1:
+        return " (on average less than one message a day)"
     return f" (on average {number:,.1f} messages {'an' if of == 'hour' else 'a'} {of})"

@@ -5,7 +5,7 @@ What the report says about nodes without lines.  No Spark is needed.
 from types import SimpleNamespace
 
 from msgnode.mining.report.findings import SECOND
-from msgnode.mining.report.silent_nodes import silences
+from msgnode.mining.report.silent_nodes import MAX_ROWS, silences
 from msgnode.mining.report.steps import HOUR, Steps
 
 START = 1_785_456_000  # 2026-07-31T00:00Z
@@ -133,3 +133,26 @@ def test_silences_of_all_nodes_again_and_again_are_one_finding():
 
     assert "All nodes" == all_.word
     assert "were stopped 4 times, 4 h in all" in all_.text
+
+
+def test_nodes_that_wake_up_by_turns_are_not_silent_together_for_longer_than_they_were():
+    """
+    A silence of all ends where a node wrote a line, also if its next silence begins with that line.
+    """
+    by_turns = [silence("mn1", 0, 10), silence("mn1", 10, 20), silence("mn2", 5, 15), silence("mn2", 15, 24)]
+    for rows in (by_turns, [silence("mn1", 0, 10), silence("mn1", 10, 20), silence("mn2", 0, 20)]):
+        texts = [each.text for each in found(rows, mn1=60, mn2=60) if each.word == "All nodes"]
+
+        assert texts and not any("for 20 h" in text for text in texts)
+        assert all("5 h" in text or "10 h" in text for text in texts)
+
+
+def test_nothing_is_said_of_all_nodes_where_there_are_too_many():
+    """
+    Of nodes or silences that were not all loaded it is not known whether all were silent.
+    """
+    nodes = {f"mn{number}": 60 for number in range(MAX_ROWS)}
+
+    words = [each.word for each in found([silence(name, 8, 11) for name in nodes], **nodes)]
+
+    assert "All nodes" not in words and len(words) == MAX_ROWS
