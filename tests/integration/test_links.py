@@ -194,7 +194,7 @@ class TwoNodesTests(TestCase):
         file.write_bytes(whole[:100])
         self.a.service.look_at_files()
         self.b.heard.link.close(503, "test", 0.0)
-        await until(lambda: len(self.b.heard.reasons) == 1 and self.b.heard.links)
+        await until(lambda: len(self.b.heard.reasons) == 1 and self.b.heard.links and self.a.heard.links)
 
         file.write_bytes(whole)
         self.a.service.look_at_files()
