@@ -1,8 +1,14 @@
 """
-Planning for small logs: the rules of Spark's optimizer that cost more time than they save there.
+Planning for few rows: without compiled queries and shuffles, and without those rules of Spark's optimizer that
+cost more time than they save there.
 
 The other rules move filters and columns to the files. Rules that a plan needs to be right cannot be left out.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
 
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer."
 _DISPENSABLE = (
@@ -28,7 +34,9 @@ _DISPENSABLE = (
 # It would make subqueries of joins, which are planned and executed one by one.
 _MERGING = "org.apache.spark.sql.execution.planmerging.MergeSubplans"
 
+_PARTITIONS = "spark.sql.shuffle.partitions"
 SETTINGS = {
+    _PARTITIONS: "1",
     "spark.sql.optimizer.excludedRules": ",".join([*(_OPTIMIZER + name for name in _DISPENSABLE), _MERGING]),
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
@@ -46,3 +54,37 @@ SETTINGS = {
     # Without compiled queries, what is computed once goes through a cache that is cleared for each row.
     "spark.sql.subexpressionElimination.enabled": "false",
 }
+
+
+def on_one_machine(spark: SparkSession) -> bool:
+    return str(spark.sparkContext.master).startswith("local")
+
+
+def in_one_partition(spark: SparkSession) -> bool:
+    """
+    Are rows kept in one partition, as for a small log on one machine? Such rows are grouped and sorted
+    without a shuffle.
+    """
+    return on_one_machine(spark) and spark.conf.get(_PARTITIONS) == "1"
+
+
+@contextmanager
+def for_few_rows(spark: SparkSession, few: bool = True) -> Iterator[None]:
+    """
+    Plan queries in this block for few rows, unless there are not `few`.
+    """
+    if not few or in_one_partition(spark):
+        yield
+        return
+    settings = SETTINGS | {"spark.sql.leafNodeDefaultParallelism": "1"}
+    before = {name: spark.conf.get(name, None) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)

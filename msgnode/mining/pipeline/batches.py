@@ -13,8 +13,9 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from msgnode.mining.analyses import exchanges, session_lifetimes
 from msgnode.mining.analyses.analysis import Analysis, Source
 from msgnode.mining.analyses.columns import count_where
-from msgnode.mining.execution.gathering import gather
-from msgnode.mining.execution.kept_plans import planned_once, where
+from msgnode.mining.execution.gathering import gather, in_parallel
+from msgnode.mining.execution.kept_plans import forget, planned_once, where
+from msgnode.mining.execution.planning import in_one_partition, on_one_machine
 from msgnode.mining.pipeline.checkpoint import Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Tail
 from msgnode.mining.pipeline.delta import transaction
@@ -25,7 +26,6 @@ from msgnode.mining.pipeline.output import (
     TAILS,
     KeptSums,
     Output,
-    in_one_partition,
 )
 from msgnode.mining.pipeline.parse import parsed
 from msgnode.mining.pipeline.schema import KINDS, TRAFFIC
@@ -66,9 +66,12 @@ class Batches:
         self._steps = steps
         self._line = StructType([*TRAFFIC.fields, *added.fields, *_WHERE])
         self._say = say
-        self._in_one = in_one_partition(spark)
         self._held: list[Batch] = []  # whose rows are in memory
         self._held_rows: list[DataFrame] = []
+
+    @property
+    def _in_one(self) -> bool:
+        return in_one_partition(self._spark)
 
     def make(self, batch: Batch, files: list[LogFile], before: Batch | None, growing: bool = False) -> None:
         """
@@ -131,13 +134,16 @@ class Batches:
         """
         found = self._sources(batches, last)
         self.let_go()
-        if not self._in_one or sum(batch.bytes for batch in batches) > FEW_BYTES:
+        if not self._few(batches):
             return found
         rows = self._output.own.in_memory({name: found[name] for name in _STORED}, keep=last is not None)
         if last is None:  # a part is summed up once
             return _kinds(*rows)
         self._held, self._held_rows = batches, rows
         return _by_kind(*rows)
+
+    def _few(self, batches: list[Batch]) -> bool:
+        return on_one_machine(self._spark) and sum(batch.bytes for batch in batches) <= FEW_BYTES
 
     def let_go(self) -> None:
         """
@@ -215,14 +221,29 @@ class Batches:
         """
         tail = checkpoint.tail
         sources = self._in_memory(tail, tail[-1])
+        summed = {} if self._held else self._summed_at_once(sources)
 
         def summaries(question: Analysis) -> DataFrame:
-            now = _summarised(question, sources[question.of])
+            now = summed.get(question.kept) or _summarised(question, sources[question.of])
             # With this schema no file needs to be examined; a column that an older part lacks is null.
             kept = [self._parts(question, checkpoint.parts, now.schema)] if checkpoint.parts else []
             return _united(self._in_one, *kept, now)
 
         return summaries
+
+    def _summed_at_once(self, sources: Mapping[Source, DataFrame]) -> dict[str, DataFrame]:
+        """
+        The summaries of many rows, by the name under which parts store them.
+        """
+        forget()  # no plan is asked again, and each would hold such summaries
+        self._say("summing up the newest hour")
+        found: dict[str, DataFrame] = {}
+
+        def sum_up(question: Analysis) -> None:
+            found[question.name] = question.summarise(sources[question.of]).localCheckpoint()
+
+        in_parallel(sum_up, self._kept())
+        return found
 
     def lines(self, batches: list[Batch]) -> DataFrame:
         """

@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from msgnode.mining.execution.gathering import gather, in_parallel
 from msgnode.mining.execution.own_rows import OwnRows
+from msgnode.mining.execution.planning import in_one_partition
 from msgnode.mining.execution.stored_table import StoredTable
 from msgnode.mining.pipeline.checkpoint import FORMAT, Checkpoint, load
 from msgnode.mining.pipeline.checkpoint_entries import Tail
@@ -391,15 +392,6 @@ class Output:
         Replace all tables of the previous run by the new ones, at once.
         """
         self.files.exchange("_tables", "tables", "_tables.before")
-
-
-def in_one_partition(spark: SparkSession) -> bool:
-    """
-    Are rows kept in one partition, as for a small log on one machine? Such rows are grouped and sorted
-    without a shuffle.
-    """
-    is_local = str(spark.sparkContext.master).startswith("local")
-    return is_local and spark.conf.get("spark.sql.shuffle.partitions") == "1"
 
 
 _WITH_OTHER = {

@@ -19,6 +19,7 @@ from msgnode.mining.analyses.columns import HOUR_NANOSECONDS
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
 from msgnode.mining.execution.gathering import gathered
 from msgnode.mining.execution.kept_plans import first, planned_once, where
+from msgnode.mining.execution.planning import for_few_rows
 from msgnode.mining.execution.stored_table import StoredTable
 from msgnode.mining.pipeline import pseudonyms
 from msgnode.mining.pipeline.batches import Batches, Step
@@ -154,19 +155,23 @@ class MiningRun:
         Write all tables and the report.
         """
         self._output.begin_tables()
-        tables = self._answer(checkpoint)
-        tables |= self._stories(checkpoint.batches, tables)
+        summaries = self._batches.summaries(checkpoint)
+        with for_few_rows(self._spark):
+            tables = self._answer(summaries)
+            striking, slowest = _conspicuous(tables)
+        tables |= self._stories(checkpoint.batches, striking, slowest)
         self._say("writing the report")
         about = self._about(checkpoint)
-        report = write_report(about, tables, self._fine(checkpoint, about, tables["nodes"]))
+        fine = self._fine(checkpoint, about, tables["nodes"])
+        with for_few_rows(self._spark):
+            report = write_report(about, tables, fine)
         self._output.publish()
         self._output.files.write("report.html", report)
         checkpoint.answered = checkpoint.next
         self._output.save(checkpoint)
 
-    def _answer(self, checkpoint: Checkpoint) -> dict[str, StoredTable]:
+    def _answer(self, summaries: Callable[[Analysis], DataFrame]) -> dict[str, StoredTable]:
         self._say("combining the results")
-        summaries = self._batches.summaries(checkpoint)
         tables = self._output.write_tables(
             {question.name: _combined(question, summaries(question)) for question in self._questions}
         )
@@ -198,13 +203,14 @@ class MiningRun:
                 asked.append(totals(question, summaries(question)))
         return [*asked, self._output.own.query("totals", TOTALS, known)] if known else asked
 
-    def _stories(self, batches: list[Batch], tables: dict[str, StoredTable]) -> dict[str, StoredTable]:
+    def _stories(
+        self, batches: list[Batch], striking: list[str], slowest: Row | None
+    ) -> dict[str, StoredTable]:
         """
         The requested timelines over all lines; else the most conspicuous ones of the last hours, truncated.
         """
         options, lines = self._options, self._batches.lines(batches)
         self._say("writing timelines")
-        striking, slowest = _conspicuous(tables)
         if options.stories:
             told = [_told(lines, address, options.key) for address in options.stories]
         else:
@@ -252,7 +258,8 @@ class MiningRun:
         if about["end"] - about["begin"] > SHORT_SECONDS:
             return {}
         about["begin"], about["end"] = minutes_of(nodes, about["begin"], about["end"])
-        return self._batches.summed("minutes", minutes, checkpoint.batches)
+        found = self._batches.summed("minutes", minutes, checkpoint.batches)
+        return {name: rows.localCheckpoint() for name, rows in found.items()}
 
     def _about(self, checkpoint: Checkpoint) -> dict[str, Any]:
         batches = checkpoint.batches

@@ -170,7 +170,6 @@ def _settings(size: int) -> dict[str, str]:
             "spark.driver.extraJavaOptions": (
                 f"{java} -XX:TieredStopAtLevel=1 -Dsun.reflect.inflationThreshold={2**31 - 1}"
             ),
-            "spark.sql.shuffle.partitions": "1",
             **planning.SETTINGS,
             # Many small files are one task, and are listed without one.
             "spark.sql.files.openCostInBytes": "4096",
