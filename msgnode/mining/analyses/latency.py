@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis, sum_fold
-from msgnode.mining.analyses.columns import PERCENTS, bin_of, count_where, destination, kind, percentiles
+from msgnode.mining.analyses.columns import PERCENTS, bin_of, destination, kind, percentiles
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
 
 SLOWEST = 100
@@ -85,14 +85,18 @@ def unanswered(exchanges: DataFrame) -> DataFrame:
     """
     Which requests got no response? By recipient, with the latest example.
     """
-    example = F.struct("time", "node", "asker", "id")
+    example = F.when(F.col("answers") == 0, F.struct("time", "node", "asker", "id"))
+    number = F.col("number")
+    # A maximum of structures sorts its rows, so it gets few: all that were answered are one.
     return (
         exchanges.where("expects")
-        .groupBy("date", F.col("asked").alias("address"), kind().alias("type"))
+        .groupBy("date", F.col("asked").alias("address"), kind().alias("type"), example.alias("example"))
+        .agg(F.count("*").alias("number"))
+        .groupBy("date", "address", "type")
         .agg(
-            F.count("*").alias("requests"),
-            count_where(F.col("answers") == 0).alias("unanswered"),
-            F.max(F.when(F.col("answers") == 0, example)).alias("last"),
+            F.sum(number).alias("requests"),
+            F.sum(F.when(F.col("example").isNull(), F.lit(0)).otherwise(number)).alias("unanswered"),
+            F.max("example").alias("last"),
         )
     )
 

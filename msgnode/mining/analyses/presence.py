@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis
-from msgnode.mining.analyses.columns import SECOND_NANOSECONDS, count_where, quotient
+from msgnode.mining.analyses.columns import SECOND_NANOSECONDS, quotient
 
 SILENT_MINUTES = 3  # without a line, for a node that writes one each minute
 NO_LINES_MINUTES = 60  # the same for a node that does not
@@ -26,17 +26,27 @@ def presence(lines: DataFrame) -> DataFrame:
     is the number of lines about the node itself, `stops` the minutes in which it stopped, and `runs` what
     each of its runs had counted at its end, or at the end of the hour.
     """
-    minute, own = quotient(F.col("time"), _MINUTE), F.col("kind") == "node"
     said = F.struct("time", "version", "revision")
     counted = F.struct("started", "messages", "unlogged", "lost")
-    found = lines.groupBy("date", "hour", "node").agg(
-        F.sort_array(F.collect_set(minute)).alias("minutes"),
-        count_where(own).alias("alive"),
-        F.sort_array(F.collect_set(F.when(own & (F.col("event") == "stopped"), minute))).alias("stops"),
-        count_where(own & (F.col("event") == "started")).alias("starts"),
-        F.max(F.when(own, said)).alias("said"),
-        F.max(F.when(own, counted)).alias("counted"),
-        F.collect_set(F.when(own & (F.col("event") == "stopped"), counted)).alias("ended"),
+    one = F.struct("event", said.alias("said"), counted.alias("counted"))
+    event, number = F.col("own.event"), F.col("number")
+    stopped = event == "stopped"
+    # Sets and maxima of structures cost much for each row: all other lines of a minute are one.
+    minutes = lines.groupBy(
+        "date",
+        "hour",
+        "node",
+        quotient(F.col("time"), _MINUTE).alias("minute"),
+        F.when(F.col("kind") == "node", one).alias("own"),
+    ).agg(F.count("*").alias("number"))
+    found = minutes.groupBy("date", "hour", "node").agg(
+        F.sort_array(F.collect_set("minute")).alias("minutes"),
+        F.sum(F.when(F.col("own").isNull(), F.lit(0)).otherwise(number)).alias("alive"),
+        F.sort_array(F.collect_set(F.when(stopped, F.col("minute")))).alias("stops"),
+        F.sum(F.when(event == "started", number).otherwise(F.lit(0))).alias("starts"),
+        F.max("own.said").alias("said"),
+        F.max("own.counted").alias("counted"),
+        F.collect_set(F.when(stopped, F.col("own.counted"))).alias("ended"),
     )
     return found.select(
         "date",
