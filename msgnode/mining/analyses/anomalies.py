@@ -19,14 +19,16 @@ from msgnode.mining.analyses.columns import (
     HOUR_NANOSECONDS,
     SECOND_NANOSECONDS,
     computed_once,
-    count_where,
     date_of,
     domain,
     failed,
     hour_of_day,
+    one_where,
+    origin,
     quotient,
     sum_or_zero,
 )
+from msgnode.mining.execution.fewer_rows import with_fewer_rows
 
 MIN_DAYS = 3  # least number of other days
 MAX_DAYS = 56  # the last days of the log that are compared: eight weeks
@@ -53,22 +55,28 @@ def hours(lines: DataFrame) -> DataFrame:
     """
     message = F.col("kind") == "message"
     second = (quotient(F.col("time"), SECOND_NANOSECONDS) % 3600).cast("int")
-    return lines.groupBy(
-        "date",
-        "hour",
-        "node",
-        # Null for other lines; as a branch of a condition, it would be searched for twice.
-        F.concat(domain("from"), F.when(message, F.lit(""))).alias("domain"),
-        F.when(message & failed(), F.coalesce("code", F.lit(0))).alias("code"),
-    ).agg(
-        count_where(message).alias("messages"),
-        sum_or_zero(F.col("bytes")).alias("bytes"),
-        count_where(message & failed()).alias("failed"),
-        count_where(message & (F.col("micros") > SLOW_MICROSECONDS)).alias("slow"),
-        count_where((F.col("kind") == "session") & (F.col("event") == "attached")).alias("connections"),
-        count_where((F.col("kind") == "session") & (F.col("event") == "expired")).alias("expired"),
-        F.min(second).alias("first"),
-        F.max(second).alias("last"),
+    hour = ("date", "hour", "node")
+    code = F.when(message & failed(), F.coalesce("code", F.lit(0))).alias("code")
+    keys = (*hour, message.alias("message"), F.when(message, origin("from")).alias("from"), code)
+    sums = {
+        "messages": one_where(message),
+        "bytes": F.col("bytes"),
+        "failed": one_where(message & failed()),
+        "slow": one_where(message & (F.col("micros") > SLOW_MICROSECONDS)),
+        "connections": one_where((F.col("kind") == "session") & (F.col("event") == "attached")),
+        "expired": one_where((F.col("kind") == "session") & (F.col("event") == "expired")),
+    }
+    # Null for other lines; as a branch of a condition, it would be searched for twice.
+    domain_of_message = F.concat(domain("from"), F.when(F.col("message"), F.lit(""))).alias("domain")
+    # To find the domain in the address of each message would cost much.
+    return (
+        with_fewer_rows(lines, keys, sums, {"first": second}, {"last": second})
+        .groupBy(*hour, domain_of_message, "code")
+        .agg(
+            *[sum_or_zero(F.col(name)).alias(name) for name in sums],
+            F.min("first").alias("first"),
+            F.max("last").alias("last"),
+        )
     )
 
 

@@ -85,6 +85,13 @@ def domain(address: str) -> Column:
     return F.coalesce(F.concat(F.lower(host), other), F.lit("none"))
 
 
+def origin(address: str) -> Column:
+    """
+    The address without its path. It has the same domain and the same destination, and there are few of them.
+    """
+    return F.substring_index(F.col(address), "/", 3)
+
+
 def destination(address: str) -> Column:
     """
     The destination of a request, by scheme and domain: `hyperty://example.org`, `mn:`.
@@ -129,11 +136,18 @@ def computed_once(column: Column) -> Column:
     return F.inline(F.array(F.struct(column)))
 
 
+def one_where(condition: Column) -> Column:
+    """
+    1 if the condition is true, else 0, for a sum; unknown counts as false.
+    """
+    return F.when(condition, F.lit(1)).otherwise(F.lit(0)).cast("long")
+
+
 def count_where(condition: Column) -> Column:
     """
     The number of rows for which the condition is true; unknown counts as false.
     """
-    return F.sum(F.when(condition, F.lit(1)).otherwise(F.lit(0)).cast("long"))
+    return F.sum(one_where(condition))
 
 
 def sum_or_zero(column: Column) -> Column:

@@ -6,8 +6,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis, sum_fold
-from msgnode.mining.analyses.columns import PERCENTS, bin_of, destination, kind, percentiles
+from msgnode.mining.analyses.columns import PERCENTS, bin_of, destination, kind, one_where, percentiles
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
+from msgnode.mining.execution.fewer_rows import with_fewer_rows
 
 SLOWEST = 100
 _ANSWERED = ("date", "hour", "node", "type", "destination")
@@ -86,18 +87,13 @@ def unanswered(exchanges: DataFrame) -> DataFrame:
     Which requests got no response? By recipient, with the latest example.
     """
     example = F.when(F.col("answers") == 0, F.struct("time", "node", "asker", "id"))
-    number = F.col("number")
-    # A maximum of structures sorts its rows, so it gets few: all that were answered are one.
+    keys = ("date", F.col("asked").alias("address"), kind().alias("type"), example.alias("example"))
+    sums = {"requests": F.lit(1), "unanswered": one_where(F.col("answers") == 0)}
+    # A maximum of structures sorts its rows: all that were answered are one of them.
     return (
-        exchanges.where("expects")
-        .groupBy("date", F.col("asked").alias("address"), kind().alias("type"), example.alias("example"))
-        .agg(F.count("*").alias("number"))
+        with_fewer_rows(exchanges.where("expects"), keys, sums)
         .groupBy("date", "address", "type")
-        .agg(
-            F.sum(number).alias("requests"),
-            F.sum(F.when(F.col("example").isNull(), F.lit(0)).otherwise(number)).alias("unanswered"),
-            F.max("example").alias("last"),
-        )
+        .agg(*[F.sum(name).alias(name) for name in sums], F.max("example").alias("last"))
     )
 
 

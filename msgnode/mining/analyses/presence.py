@@ -10,7 +10,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis
-from msgnode.mining.analyses.columns import SECOND_NANOSECONDS, quotient
+from msgnode.mining.analyses.columns import SECOND_NANOSECONDS, one_where, quotient
+from msgnode.mining.execution.fewer_rows import with_fewer_rows
 
 SILENT_MINUTES = 3  # without a line, for a node that writes one each minute
 NO_LINES_MINUTES = 60  # the same for a node that does not
@@ -26,24 +27,25 @@ def presence(lines: DataFrame) -> DataFrame:
     is the number of lines about the node itself, `stops` the minutes in which it stopped, and `runs` what
     each of its runs had counted at its end, or at the end of the hour.
     """
-    said = F.struct("time", "version", "revision")
+    own, said = F.col("kind") == "node", F.struct("time", "version", "revision")
     counted = F.struct("started", "messages", "unlogged", "lost")
     one = F.struct("event", said.alias("said"), counted.alias("counted"))
-    event, number = F.col("own.event"), F.col("number")
-    stopped = event == "stopped"
-    # Sets and maxima of structures cost much for each row: all other lines of a minute are one.
-    minutes = lines.groupBy(
+    keys = (
         "date",
         "hour",
         "node",
         quotient(F.col("time"), _MINUTE).alias("minute"),
-        F.when(F.col("kind") == "node", one).alias("own"),
-    ).agg(F.count("*").alias("number"))
+        F.when(own, one).alias("own"),
+    )
+    sums = {"alive": one_where(own), "starts": one_where(own & (F.col("event") == "started"))}
+    stopped = F.col("own.event") == "stopped"
+    # Sets and maxima of structures cost much for each row: all other lines of a minute are one.
+    minutes = with_fewer_rows(lines, keys, sums)
     found = minutes.groupBy("date", "hour", "node").agg(
         F.sort_array(F.collect_set("minute")).alias("minutes"),
-        F.sum(F.when(F.col("own").isNull(), F.lit(0)).otherwise(number)).alias("alive"),
+        F.sum("alive").alias("alive"),
         F.sort_array(F.collect_set(F.when(stopped, F.col("minute")))).alias("stops"),
-        F.sum(F.when(event == "started", number).otherwise(F.lit(0))).alias("starts"),
+        F.sum("starts").alias("starts"),
         F.max("own.said").alias("said"),
         F.max("own.counted").alias("counted"),
         F.collect_set(F.when(stopped, F.col("own.counted"))).alias("ended"),

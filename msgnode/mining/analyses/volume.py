@@ -9,18 +9,19 @@ from msgnode.mining.analyses.analysis import Analysis, sum_fold
 from msgnode.mining.analyses.columns import (
     FAILED,
     bin_of,
-    count_where,
     domain,
     failed,
     kind,
+    one_where,
+    origin,
     percentiles,
     sum_or_zero,
 )
+from msgnode.mining.execution.fewer_rows import with_fewer_rows
 
 _HOURLY = ("date", "hour", "node", "connector", "type", "outcome")
 _ERROR = ("date", "hour", "node", "outcome", "code", "reason")
 ERRORS = (*FAILED, "dropped")  # outcomes; an answer of the node with an error is `refused` too
-_PAIR = ("date", "from_domain", "to_domain")
 
 
 def volume(messages: DataFrame) -> DataFrame:
@@ -69,15 +70,13 @@ def matrix(messages: DataFrame) -> DataFrame:
     """
     How much does each domain send to each other? For each day.
     """
+    keys = ("date", origin("from").alias("from"), origin("to").alias("to"))
+    sums = {"messages": F.lit(1), "bytes": F.col("bytes"), "failed": one_where(failed())}
+    # To find the domain in the address of each message would cost much.
     return (
-        messages.withColumn("from_domain", domain("from"))
-        .withColumn("to_domain", domain("to"))
-        .groupBy(*_PAIR)
-        .agg(
-            F.count("*").alias("messages"),
-            sum_or_zero(F.col("bytes")).alias("bytes"),
-            count_where(failed()).alias("failed"),
-        )
+        with_fewer_rows(messages, keys, sums)
+        .groupBy("date", domain("from").alias("from_domain"), domain("to").alias("to_domain"))
+        .agg(*[sum_or_zero(F.col(name)).alias(name) for name in sums])
     )
 
 
