@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from errno import ENOSPC
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +29,7 @@ _REQUIRED = {
     "msgnode_report": "the charts of the report are",
 }
 _UNREADABLE = re.compile(r"^\[FAILED_READ_FILE\S*\] .* reading file (\S.*?)\.?\s+SQLSTATE")
+_FULL = "no space left on the device, in the output or in the directory for temporary files"
 FOLLOW_SECONDS = 60  # seconds between two reads of a log that grows
 
 
@@ -193,7 +195,7 @@ def key_of(key: str | None) -> bytes:
     """
     The key for pseudonyms from an option, which may name a file as @FILE; empty if it is not given.
     """
-    from msgnode.mining.pipeline.log_files import Unreadable
+    from msgnode.mining.reading.log_files import Unreadable
 
     if key and key.startswith("@"):
         try:
@@ -211,7 +213,7 @@ def record_names(where: str | None) -> dict[str, str]:
     """
     The names by id of the records that are defined there, and of the node's own.
     """
-    from msgnode.mining.pipeline.log_files import Unreadable
+    from msgnode.mining.reading.log_files import Unreadable
     from msgnode.records.problems import DefinitionsRefused
     from msgnode.records.reader import read, system_records
 
@@ -286,18 +288,20 @@ def _sentence(why: Exception) -> str:
     from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    from msgnode.mining.pipeline.log_files import NO_SPACE, Unreadable
     from msgnode.mining.pipeline.output import OutputRefused
+    from msgnode.mining.reading.log_files import NO_SPACE, Unreadable
 
     java = getattr(why, "java_exception", None)
     if java is not None:  # the text of such an exception begins with the name of a call
         if NO_SPACE in _causes(java):
-            return "no space left on the device, in the output or in the directory for temporary files"
+            return _FULL
         return _of_spark(str(java.getMessage()))
     if isinstance(why, Py4JNetworkError):
         return "the Java process of Spark has ended; it may need more memory: --conf spark.driver.memory=4g"
     if isinstance(why, PySparkException):
         return _of_spark(str(why))
+    if isinstance(why, OSError) and why.errno == ENOSPC:
+        return _FULL
     if isinstance(why, OSError) and why.filename and why.strerror:
         return f"{why.filename}: {why.strerror}"
     return str(why) if isinstance(why, OutputRefused | Unreadable | OSError | ValueError) else ""

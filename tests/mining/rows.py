@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from msgnode.mining.pipeline.schema import TRAFFIC
+from msgnode.mining.reading.schema import TRAFFIC
 from tests.support.examples import TOP
 
 SECOND = 1_000_000_000

@@ -16,9 +16,9 @@ from msgnode.cli.main import main
 from msgnode.cli.mine import _follow, told
 from msgnode.mining.pipeline.checkpoint import Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch
-from msgnode.mining.pipeline.log_files import Unreadable
 from msgnode.mining.pipeline.run import Result
 from msgnode.mining.pipeline.spark import LARGE_BYTES, local_settings
+from msgnode.mining.reading.log_files import Unreadable
 from tests.mining.rows import MINED_LOG_OPTIONS
 from tests.support.examples import TOP
 

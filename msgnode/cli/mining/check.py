@@ -117,7 +117,7 @@ def _write(path: str, text: str) -> None:
     if path == "-":
         click.echo(text, nl=False)
         return
-    from msgnode.mining.pipeline.log_files import Unreadable
+    from msgnode.mining.reading.log_files import Unreadable
 
     # The collector must not read half of it.
     part = Path(f"{path}.{os.getpid()}.part")

@@ -58,8 +58,8 @@ def replay(
     first, last = moment_of(begin, "--from"), moment_of(end, "--to")
     with opened(mined, verbose, as_json, conf) as directory:
         from msgnode.mining.mined import policies as several
-        from msgnode.mining.pipeline.log_files import Unreadable
         from msgnode.mining.pipeline.run import policy_replay
+        from msgnode.mining.reading.log_files import Unreadable
 
         if len(policies) > several.MAX_POLICIES:
             raise Unreadable(f"{len(policies)} policies are too many; at most {several.MAX_POLICIES}")

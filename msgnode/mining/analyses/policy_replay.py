@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from msgnode.mining.analyses.analysis import Analysis, sum_fold
-from msgnode.mining.pipeline.log_files import Unreadable
+from msgnode.mining.reading.log_files import Unreadable
 from msgnode.policy.decision.decision import PERMIT
 from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.language.files import gather

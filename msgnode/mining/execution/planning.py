@@ -1,6 +1,6 @@
 """
-Planning for few rows: without compiled queries and shuffles, and without those rules of Spark's optimizer that
-cost more time than they save there.
+Planning for few rows: without compiled queries and shuffles, and without those rules of Spark's optimizer
+that cost more time than they save there.
 
 The other rules move filters and columns to the files. Rules that a plan needs to be right cannot be left out.
 """
@@ -79,8 +79,8 @@ def for_few_rows(spark: SparkSession, few: bool = True) -> Iterator[None]:
     settings = SETTINGS | {"spark.sql.leafNodeDefaultParallelism": "1"}
     before = {name: spark.conf.get(name, None) for name in settings}
     try:
-        for name, value in settings.items():
-            spark.conf.set(name, value)
+        for name in settings:
+            spark.conf.set(name, settings[name])
         yield
     finally:
         for name, value in before.items():

@@ -24,9 +24,9 @@ from msgnode.mining.mined.period import SECOND, Period, checked, said
 from msgnode.mining.mined.views import Read, Views, session_for_views
 from msgnode.mining.pipeline.batches import Batches
 from msgnode.mining.pipeline.checkpoint_entries import Batch, hour_of
-from msgnode.mining.pipeline.log_files import Unreadable
 from msgnode.mining.pipeline.output import CHECKPOINT, Output
 from msgnode.mining.pipeline.run import policy_replay
+from msgnode.mining.reading.log_files import Unreadable
 from msgnode.mining.report.page import write_report
 from msgnode.mining.report.series import minutes
 from msgnode.mining.report.steps import MINUTE, SHORT_SECONDS, minutes_of

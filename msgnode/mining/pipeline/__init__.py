@@ -1,3 +1,3 @@
 """
-The pipeline from log files to rows: reading, batches, checkpoints, output, Spark sessions.
+The pipeline from log files to results: batches, checkpoints, output, Spark sessions.
 """

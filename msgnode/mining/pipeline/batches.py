@@ -6,36 +6,31 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from msgnode.mining.analyses import exchanges, session_lifetimes
 from msgnode.mining.analyses.analysis import Analysis, Source
-from msgnode.mining.analyses.columns import count_where
 from msgnode.mining.execution.gathering import gather, in_parallel
 from msgnode.mining.execution.kept_plans import forget, planned_once, where
 from msgnode.mining.execution.planning import in_one_partition, on_one_machine
 from msgnode.mining.pipeline.checkpoint import Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Tail
 from msgnode.mining.pipeline.delta import transaction
-from msgnode.mining.pipeline.log_files import LogFile, unsplit
+from msgnode.mining.pipeline.line_store import LineStore, Say, Step
 from msgnode.mining.pipeline.output import (
     FEW_BYTES,
     MAX_AT_HAND,
-    TAILS,
     KeptSums,
     Output,
 )
-from msgnode.mining.pipeline.parse import parsed
-from msgnode.mining.pipeline.schema import KINDS, TRAFFIC
+from msgnode.mining.reading.log_files import LogFile, date, unsplit
+from msgnode.mining.reading.schema import TRAFFIC
 from msgnode.mining.report.units import count
 
-Step = Callable[[DataFrame], DataFrame]
-Say = Callable[[str], None]
 Sums = Callable[[DataFrame, DataFrame], dict[str, DataFrame]]  # of messages and exchanges
 _WHERE = [StructField("date", StringType()), StructField("hour", IntegerType())]
-_ASIDE = [StructField(name, StringType()) for name in ("why", "text", "path")]
 _STORED: tuple[Source, ...] = ("lines", "exchanges", "lives")
 _VALID = "kind != 'bad'"
 _TASK_BYTES = 256 * 1024 * 1024  # of the log, for one task that merges batches
@@ -50,6 +45,7 @@ class Batches:
     """
 
     since = 0
+    rows_at_once = 0  # of the sums of the newest hour, if it was summed up at once
 
     def __init__(
         self,
@@ -59,13 +55,15 @@ class Batches:
         steps: Sequence[Step],
         added: StructType,
         say: Say,
+        few_bytes: int = FEW_BYTES,
     ) -> None:
         self._spark = spark
         self._output = output
         self._questions = questions
-        self._steps = steps
         self._line = StructType([*TRAFFIC.fields, *added.fields, *_WHERE])
         self._say = say
+        self._few_bytes = few_bytes
+        self._store = LineStore(spark, output, steps, self._line, say)
         self._held: list[Batch] = []  # whose rows are in memory
         self._held_rows: list[DataFrame] = []
 
@@ -83,10 +81,10 @@ class Batches:
         if told := unsplit(files):
             self._say(told)
         # Reading must end where the checkpoint says, for a later run goes on from there.
-        copied = [Tail(file, 0) for file in files if growing and file.may_grow]
-        whole = [file.path for file in files if not (growing and file.may_grow)]
+        tails = [Tail(file, 0) for file in files if growing and file.may_grow]
+        whole = [file for file in files if not (growing and file.may_grow)]
         once = _transaction(batch, before)
-        self._read(batch, batch.number, whole, copied, once)
+        self._store.store(batch, batch.number, whole, tails, once)
         self._follow_up(batch, before, once)
 
     def append(self, batch: Batch, tails: list[Tail], before: Batch | None) -> None:
@@ -96,7 +94,7 @@ class Batches:
         size = sum(tail.file.size - tail.begin for tail in tails)
         self._say(f"reading what was added to {count(len(tails), 'file')}, {_mebibytes(size)}")
         once = _transaction(batch, before)
-        self._read(batch, batch.pieces[-1], [], tails, once)
+        self._store.store(batch, batch.pieces[-1], [], tails, once)
         self._follow_up(batch, before, once)
 
     def _follow_up(self, batch: Batch, before: Batch | None, once: str) -> None:
@@ -143,7 +141,7 @@ class Batches:
         return _by_kind(*rows)
 
     def _few(self, batches: list[Batch]) -> bool:
-        return on_one_machine(self._spark) and sum(batch.bytes for batch in batches) <= FEW_BYTES
+        return on_one_machine(self._spark) and sum(batch.bytes for batch in batches) <= self._few_bytes
 
     def let_go(self) -> None:
         """
@@ -166,7 +164,7 @@ class Batches:
             rows = self._rows(name, batches).where(final).drop("batch")
             self._output.write(rows.coalesce(tasks), name, one.number, *by)
         if one.bad:
-            self._output.write_text(self._aside(batches).coalesce(1), "_bad", one.number)
+            self._output.write_text(self._store.aside(batches).coalesce(1), "_bad", one.number)
 
     def recount(self, batch: Batch) -> None:
         """
@@ -176,7 +174,7 @@ class Batches:
         if batch.bad:
             named = F.regexp_extract("path", r"-(\d{8}T\d{2})\.jsonl", 1)
             since = time.strftime("%Y%m%dT%H", time.gmtime(self.since * 3600))
-            left = self._aside([batch]).where(named >= since).cache()
+            left = self._store.aside([batch]).where(named >= since).cache()
             batch.bad = left.count()
             for piece in batch.pieces[1:]:
                 self._output.files.delete(f"_bad/batch={piece}")
@@ -221,7 +219,10 @@ class Batches:
         """
         tail = checkpoint.tail
         sources = self._in_memory(tail, tail[-1])
-        summed = {} if self._held else self._summed_at_once(sources)
+        self.rows_at_once = 0
+        # Not on a cluster: such sums would be lost with an executor.
+        at_once = on_one_machine(self._spark) and not self._held
+        summed = self._summed_at_once(sources) if at_once else {}
 
         def summaries(question: Analysis) -> DataFrame:
             now = summed.get(question.kept) or _summarised(question, sources[question.of])
@@ -239,10 +240,16 @@ class Batches:
         self._say("summing up the newest hour")
         found: dict[str, DataFrame] = {}
 
+        counts: list[int] = []
+
         def sum_up(question: Analysis) -> None:
-            found[question.name] = question.summarise(sources[question.of]).localCheckpoint()
+            counted = Observation()
+            rows = question.summarise(sources[question.of]).observe(counted, F.count("*").alias("rows"))
+            found[question.name] = rows.localCheckpoint()
+            counts.append(counted.get["rows"] or 0)
 
         in_parallel(sum_up, self._kept())
+        self.rows_at_once = sum(counts)
         return found
 
     def lines(self, batches: list[Batch]) -> DataFrame:
@@ -298,43 +305,6 @@ class Batches:
         if batches[-1].number not in held:
             return batches
         return [batch for batch in batches if batch.number not in held]
-
-    # -- one batch ---------------------------------------------------------
-
-    def _read(self, batch: Batch, piece: int, paths: list[str], tails: list[Tail], once: str) -> None:
-        text = self._spark.read.text(paths + self._output.copy_tails(tails))
-        rows = text.select("value", F.col("_metadata.file_path").alias("path")).transform(parsed)
-        if tails:
-            rows = rows.withColumn("path", _original(tails))
-        for step in self._steps:
-            rows = rows.transform(step)
-        aside = F.col("why").isNotNull()
-        rows = rows.withColumn("kind", F.when(aside, F.lit("bad")).otherwise(F.col("kind")))
-        known = F.col("kind").isin(*KINDS, "bad")
-        counted = Observation()
-        # Filtered only after the count: a filter before it would be applied to the text, and parse it twice.
-        rows = rows.observe(counted, count_where(known).alias("rows"), count_where(aside).alias("bad"))
-        if self._output.write(rows.where(known), "lines", piece, "kind", "date", once=once):
-            found, bad = counted.get["rows"] or 0, counted.get["bad"] or 0
-        else:
-            stored = self._output.read("lines", [piece], self._line)
-            found, bad = stored.count(), stored.where("kind = 'bad'").count()
-        batch.bad += bad
-        batch.lines += found - bad
-        if tails:
-            self._output.files.delete(TAILS)
-        if bad:
-            self._put_aside(piece)
-
-    def _put_aside(self, piece: int) -> None:
-        stored = StructType([*self._line.fields, *_ASIDE])
-        aside = self._output.read("lines", [piece], stored).where("kind = 'bad'")
-        self._output.write_text(aside.select("path", "why", "text"), "_bad", piece)
-        self._output.drop_bad(piece)
-
-    def _aside(self, batches: list[Batch]) -> DataFrame:
-        pieces = [piece for batch in batches if batch.bad for piece in batch.pieces]
-        return self._output.read_text("_bad", pieces, StructType(_ASIDE)).select("path", "why", "text")
 
     # -- stored rows -------------------------------------------------------------
 
@@ -397,28 +367,12 @@ def _united(in_one: bool, *rows: DataFrame) -> DataFrame:
     return found.coalesce(1) if in_one else found
 
 
-def date(hour: int) -> str:
-    """
-    The date of an hour since 1970, in UTC.
-    """
-    return time.strftime("%Y-%m-%d", time.gmtime(hour * 3600))
-
-
 def _transaction(batch: Batch, before: Batch | None) -> str:
     """
     The name of the transaction that stores a batch: the same if its files and the batch before are.
     """
     earlier = None if before is None else (before.number, sorted(before.files.items()))
     return transaction(batch.begin, batch.end, sorted(batch.files.items()), batch.pieces, earlier)
-
-
-def _original(tails: list[Tail]) -> Column:
-    """
-    The path of a file, instead of that of its copy. A valid line has no path, so it costs nothing.
-    """
-    number = F.regexp_extract("path", rf"/{TAILS}/(\d+)/[^/]*$", 1)
-    originals = F.array(*[F.lit(tail.file.path) for tail in tails])
-    return F.when(number == "", F.col("path")).otherwise(F.get(originals, number.cast("int")))
 
 
 def _mebibytes(size: int) -> str:

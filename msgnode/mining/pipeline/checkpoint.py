@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
 from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Plan, Tail, Unpacked, hour_of, stem_of
-from msgnode.mining.pipeline.log_files import LogFile, Unreadable
+from msgnode.mining.reading.log_files import LogFile, Unreadable
 
 FORMAT = 3  # version of the output; version 2 stored rows by hour
 MAX_PARTS = 48  # of the same level; beyond that, all but the newest half are merged

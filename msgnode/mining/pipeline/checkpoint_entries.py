@@ -5,7 +5,7 @@ The entries of a checkpoint: batches of log files, what was appended to files, p
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from msgnode.mining.pipeline.log_files import LogFile
+from msgnode.mining.reading.log_files import LogFile
 
 _GZIP_FACTOR = 10  # times the size of a compressed file is about that of the log
 Unpacked = Callable[[LogFile], int]  # the uncompressed length modulo 2**32

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from msgnode.mining.pipeline.log_files import Unreadable
+from msgnode.mining.reading.log_files import Unreadable
 
 TABLES = ("lines", "exchanges", "lives")
 SPARK = "4.2"  # the version of Spark that the packages of Delta are for

@@ -10,8 +10,8 @@ from dataclasses import replace
 from msgnode.mining.pipeline.batches import Batches
 from msgnode.mining.pipeline.checkpoint import MAX_PARTS, MAX_TAIL, Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Plan, Tail, Unpacked
-from msgnode.mining.pipeline.log_files import LogFile
 from msgnode.mining.pipeline.output import Output
+from msgnode.mining.reading.log_files import LogFile
 
 
 class Ingest:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from msgnode.mining.pipeline.log_files import Unreadable
+from msgnode.mining.reading.log_files import Unreadable
 
 
 @contextmanager

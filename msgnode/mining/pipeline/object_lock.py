@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from msgnode.mining.pipeline.log_files import LogFiles, Unreadable, first_line
+from msgnode.mining.reading.log_files import LogFiles, Unreadable, first_line
 
 NAME = ".lock"
 RENEW_SECONDS = 20.0

@@ -27,15 +27,15 @@ from msgnode.mining.pipeline.checkpoint_entries import Tail
 from msgnode.mining.pipeline.delta import TABLES as DELTA_TABLES
 from msgnode.mining.pipeline.delta import DeltaTables
 from msgnode.mining.pipeline.lock import exclusive
-from msgnode.mining.pipeline.log_files import LogFiles, Unreadable
 from msgnode.mining.pipeline.object_lock import HadoopObject, ObjectLock
+from msgnode.mining.reading.log_files import LogFiles, Unreadable
 
 CHECKPOINT = "_checkpoint.json"
 _BY_BATCH = ("exchanges", "lives")
 _BY_PIECE = ("lines", "_bad")
 TAILS = "_tails"  # copies of what was appended to files, while it is read
 # Columns of stored rows with a value of its own in nearly each row: a dictionary would be filled in vain.
-_UNIQUE = ("id", "time", "transaction", "traceparent", "first_answer", "last_answer")
+UNIQUE = ("id", "time", "transaction", "traceparent", "first_answer", "last_answer")
 FEW_BYTES = 8 * 1024 * 1024  # of the log: its sums are few rows
 MAX_READS = 128  # queries for stored rows that are kept, about three times as many as a look has
 MAX_AT_HAND = 20_000  # rows of parts that are kept in memory
@@ -251,17 +251,32 @@ class Output:
 
     # -- rows --------------------------------------------------------------
 
-    def write(self, rows: DataFrame, name: str, number: int, *by: str, once: str = "") -> bool:
+    def local_place(self, name: str) -> str:
         """
-        Store rows of a batch or part, in directories by the values of the columns `by`. False if a table has
-        the rows already, by a transaction with the name `once`.
+        Where a directory with Parquet files is on this machine; "" if it is elsewhere, or of another format.
+        """
+        return "" if self._delta is not None else LogFiles(self._spark, self.files.inside(name)).local()
+
+    def delete(self, name: str, number: int) -> None:
+        """
+        Delete what a run that was killed stored as a batch or part.
+        """
+        self._forget_reads(name, number)
+        self.files.delete(f"{name}/batch={number}")
+
+    def write(
+        self, rows: DataFrame, name: str, number: int, *by: str, once: str = "", more: bool = False
+    ) -> bool:
+        """
+        Store rows of a batch or part, in directories by the values of the columns `by`; `more`: in addition
+        to others. False if a table has the rows already, by a transaction with the name `once`.
         """
         if self._delta is not None and name in DELTA_TABLES:
             return self._delta.write(rows, name, number, by, once)
         self._forget_reads(name, number)
         path = self.files.inside(f"{name}/batch={number}")
-        plain = {f"parquet.enable.dictionary#{column}": "false" for column in _UNIQUE}
-        rows.write.mode("overwrite").options(**plain).partitionBy(*by).parquet(path)
+        plain = {f"parquet.enable.dictionary#{column}": "false" for column in UNIQUE}
+        rows.write.mode("append" if more else "overwrite").options(**plain).partitionBy(*by).parquet(path)
         return True
 
     def _forget_reads(self, name: str, number: int) -> None:
@@ -279,11 +294,11 @@ class Output:
         if self._delta is None:
             self.files.delete(f"lines/batch={piece}/kind=bad")
 
-    def write_text(self, rows: DataFrame, name: str, number: int) -> None:
+    def write_text(self, rows: DataFrame, name: str, number: int, more: bool = False) -> None:
         """
-        Store rows as JSON lines, for people.
+        Store rows as JSON lines, for people; `more`: in addition to others.
         """
-        rows.write.mode("overwrite").json(self.files.inside(f"{name}/batch={number}"))
+        rows.write.mode("append" if more else "overwrite").json(self.files.inside(f"{name}/batch={number}"))
 
     def read_text(self, name: str, numbers: list[int], schema: StructType | str) -> DataFrame:
         """

@@ -19,16 +19,17 @@ from msgnode.mining.analyses.columns import HOUR_NANOSECONDS
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
 from msgnode.mining.execution.gathering import gathered
 from msgnode.mining.execution.kept_plans import first, planned_once, where
-from msgnode.mining.execution.planning import for_few_rows
+from msgnode.mining.execution.planning import for_few_rows, in_one_partition, on_one_machine
 from msgnode.mining.execution.stored_table import StoredTable
 from msgnode.mining.pipeline import pseudonyms
-from msgnode.mining.pipeline.batches import Batches, Step
+from msgnode.mining.pipeline.batches import Batches
 from msgnode.mining.pipeline.checkpoint import MAX_PARTS, MAX_TAIL, Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch
 from msgnode.mining.pipeline.ingest import Ingest
-from msgnode.mining.pipeline.log_files import LogFile, LogFiles, Unreadable
-from msgnode.mining.pipeline.output import Output
+from msgnode.mining.pipeline.line_store import Step
+from msgnode.mining.pipeline.output import FEW_BYTES, Output
 from msgnode.mining.pipeline.timeline import address_timeline, conversation
+from msgnode.mining.reading.log_files import LogFile, LogFiles, Unreadable
 from msgnode.mining.report.page import write_report
 from msgnode.mining.report.series import minutes
 from msgnode.mining.report.session_chapter import MAX_TOLD
@@ -36,6 +37,8 @@ from msgnode.mining.report.steps import SHORT_SECONDS, minutes_of
 from msgnode.mining.report.tables import moment
 
 Say = Callable[[str], None]
+FEW_PARTS_BYTES = 16 * 1024 * 1024  # of Parquet: with more, compiled queries and all cores are faster
+FEW_ROWS = 1_000_000  # of the sums of the newest hour, as those of parts
 RECENT_HOURS = 24  # before the end of the log, for timelines that were not requested
 
 
@@ -90,6 +93,7 @@ class MiningRun:
         say: Say,
         most_parts: int = MAX_PARTS,
         most_tail: int = MAX_TAIL,
+        few_bytes: int = FEW_BYTES,
     ) -> None:
         self._spark = spark
         self._options = options
@@ -109,7 +113,7 @@ class MiningRun:
         if options.key:  # after the policy, which needs the original addresses
             steps.append(lambda lines: pseudonyms.pseudonymised(lines, options.key))
         self._questions = questions
-        self._batches = Batches(spark, self._output, questions, steps, added, say)
+        self._batches = Batches(spark, self._output, questions, steps, added, say, few_bytes)
         self._ingest = Ingest(self._output, self._batches, most_parts, most_tail, options.keep)
         self._overwrite = options.overwrite
         self._asked = bool(options.stories or options.conversation)
@@ -156,14 +160,18 @@ class MiningRun:
         """
         self._output.begin_tables()
         summaries = self._batches.summaries(checkpoint)
-        with for_few_rows(self._spark):
+        few = on_one_machine(self._spark) and self._batches.rows_at_once <= FEW_ROWS
+        few = few and self._output.files.bytes_in("parts") <= FEW_PARTS_BYTES
+        with for_few_rows(self._spark, few):
             tables = self._answer(summaries)
             striking, slowest = _conspicuous(tables)
         tables |= self._stories(checkpoint.batches, striking, slowest)
         self._say("writing the report")
         about = self._about(checkpoint)
         fine = self._fine(checkpoint, about, tables["nodes"])
-        with for_few_rows(self._spark):
+        if few and not in_one_partition(self._spark):  # these are still many rows
+            fine = {name: rows.localCheckpoint() for name, rows in fine.items()}
+        with for_few_rows(self._spark, few):
             report = write_report(about, tables, fine)
         self._output.publish()
         self._output.files.write("report.html", report)
@@ -258,8 +266,7 @@ class MiningRun:
         if about["end"] - about["begin"] > SHORT_SECONDS:
             return {}
         about["begin"], about["end"] = minutes_of(nodes, about["begin"], about["end"])
-        found = self._batches.summed("minutes", minutes, checkpoint.batches)
-        return {name: rows.localCheckpoint() for name, rows in found.items()}
+        return self._batches.summed("minutes", minutes, checkpoint.batches)
 
     def _about(self, checkpoint: Checkpoint) -> dict[str, Any]:
         batches = checkpoint.batches

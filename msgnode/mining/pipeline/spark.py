@@ -19,7 +19,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from msgnode.mining.execution import kept_plans, planning
-from msgnode.mining.pipeline.log_files import Unreadable
+from msgnode.mining.reading.log_files import Unreadable
 
 JAVA = 17
 SMALL_BYTES = 64 * 1024 * 1024  # of the log: below this, little is compiled

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses import policy_replay
-from msgnode.mining.pipeline.log_files import Unreadable
+from msgnode.mining.reading.log_files import Unreadable
 from tests.mining.rows import ANN, BOB, log, message, table
 from tests.support.examples import TOP
 

@@ -15,7 +15,7 @@ from msgnode.mining.analyses import exchanges, session_lifetimes
 from msgnode.mining.analyses.catalogue import QUESTIONS
 from msgnode.mining.execution.kept_plans import ChangingRows, collected, planned_once, reads_anew
 from msgnode.mining.execution.own_rows import OwnRows
-from msgnode.mining.pipeline.parse import parsed
+from msgnode.mining.reading.parse import parsed
 
 NUMBERS = StructType([StructField("number", LongType())])
 

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from msgnode.mining.pipeline.checkpoint import Checkpoint, load
 from msgnode.mining.pipeline.checkpoint_entries import Batch
-from msgnode.mining.pipeline.log_files import LogFile, Unreadable
+from msgnode.mining.reading.log_files import LogFile, Unreadable
 from tests.support.calls import calls_of
 
 

@@ -12,8 +12,8 @@ from msgnode.mining.mined.directory import MinedDirectory
 from msgnode.mining.pipeline.batches import Batches
 from msgnode.mining.pipeline.delta import settings
 from msgnode.mining.pipeline.ingest import Ingest
-from msgnode.mining.pipeline.log_files import LogFiles, Unreadable
 from msgnode.mining.pipeline.output import Output, OutputRefused
+from msgnode.mining.reading.log_files import LogFiles, Unreadable
 
 LINES = 200
 

@@ -15,8 +15,8 @@ from synthetic.plan import generate
 from msgnode.mining.execution.kept_plans import planned_once, uses
 from msgnode.mining.pipeline.batches import Batches
 from msgnode.mining.pipeline.ingest import Ingest
-from msgnode.mining.pipeline.log_files import LogFiles
 from msgnode.mining.pipeline.output import Output
+from msgnode.mining.reading.log_files import LogFiles
 from msgnode.mining.report.series import minutes
 from tests.mining.pipeline.test_ingest import QUESTIONS, Runs, at_once
 from tests.mining.rows import table

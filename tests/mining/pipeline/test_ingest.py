@@ -17,8 +17,8 @@ from msgnode.mining.analyses import latency, subscription_graph
 from msgnode.mining.pipeline.batches import Batches
 from msgnode.mining.pipeline.checkpoint import Checkpoint, load
 from msgnode.mining.pipeline.ingest import Ingest
-from msgnode.mining.pipeline.log_files import LogFiles
 from msgnode.mining.pipeline.output import CHECKPOINT, Output, OutputRefused
+from msgnode.mining.reading.log_files import LogFiles
 from tests.mining.rows import ANN, BOB, event, message, table
 
 QUESTIONS = (latency.QUESTIONS[0], subscription_graph.QUESTIONS[0])
@@ -73,9 +73,9 @@ class MortalOutput(Output):
         self.files = self.mortal_files = MortalFiles(spark, where)
         self.mortal_files.life = self.life = life
 
-    def write(self, rows, name, number, *by, once=""):
+    def write(self, rows, name, number, *by, once="", more=False):
         self.life.live()
-        return super().write(rows, name, number, *by, once=once)
+        return super().write(rows, name, number, *by, once=once, more=more)
 
     def write_parts(self, found, number, size):
         self.life.live()

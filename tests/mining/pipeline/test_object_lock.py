@@ -4,8 +4,8 @@ The lock on an object store, on one in memory, and on moto's server where moto i
 
 import pytest
 
-from msgnode.mining.pipeline.log_files import LogFile, Unreadable, unsplit
 from msgnode.mining.pipeline.object_lock import STALE_SECONDS, Held, ObjectLock
+from msgnode.mining.reading.log_files import LogFile, Unreadable, unsplit
 
 OUT = "s3a://lake/mined"
 

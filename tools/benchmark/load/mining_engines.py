@@ -130,8 +130,8 @@ def spark(question: str, directory: Path) -> Any:
     from msgnode.mining.analyses.latency import latency
     from msgnode.mining.analyses.refusals import refusals, refusals_by_cause
     from msgnode.mining.analyses.volume import volume
-    from msgnode.mining.pipeline.parse import parsed
     from msgnode.mining.pipeline.spark import session
+    from msgnode.mining.reading.parse import parsed
 
     with session(places=[str(directory)]) as running:
         begun = time.monotonic()

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from msgnode.mining.pipeline.log_files import LogFile, LogFiles, first_line
+from msgnode.mining.reading.log_files import LogFile, LogFiles, first_line
 
 NAME = "traffic-mn1-20260731T00.jsonl"
 

@@ -180,6 +180,13 @@ class LogFiles:
                     files.append(status)
         return files
 
+    def bytes_in(self, name: str) -> int:
+        """
+        The size of all files in a subdirectory and below; 0 if there is none.
+        """
+        at = self._at(name)
+        return int(self._system.getContentSummary(at).getLength()) if self._system.exists(at) else 0
+
     def exists(self, name: str = "") -> bool:
         return bool(self._system.exists(self._at(name)))
 
@@ -320,6 +327,23 @@ class LogFiles:
 
     def _at(self, name: str) -> Any:
         return self._path(self.inside(name) if name else self.where)
+
+
+def local_path(path: str) -> str:
+    """
+    The path of a file on this machine, of a path or URI of Hadoop; "" if it is elsewhere.
+    """
+    if path.startswith("/"):
+        return path
+    scheme, _, rest = path.partition(":")
+    return "/" + rest.lstrip("/") if scheme == "file" else ""
+
+
+def date(hour: int) -> str:
+    """
+    The date of an hour since 1970, in UTC.
+    """
+    return time.strftime("%Y-%m-%d", time.gmtime(hour * 3600))
 
 
 def _is_date(name: str) -> bool:

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from msgnode.mining.pipeline import pseudonyms
-from msgnode.mining.pipeline.parse import parsed
-from msgnode.mining.pipeline.schema import TRAFFIC
+from msgnode.mining.reading.parse import parsed
+from msgnode.mining.reading.schema import TRAFFIC
 from tests.mining.rows import ANN, HOUR, START, event, log, message, table
 from tests.support.examples import TOP, blocks
 

@@ -10,12 +10,18 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from msgnode.mining.analyses.columns import hour_of
-from msgnode.mining.pipeline.schema import TRAFFIC, VERSIONS
+from msgnode.mining.reading.schema import TRAFFIC, VERSIONS
 
 _STAMP = len("20260731T00")  # a file's name ends with it, and with a suffix
 _CORRUPT = "_corrupt"
 # Upper limits of valid numbers; a larger one could overflow the sums.
-_MOST = {"bytes": 2**32, "recipients": 2**24, "waiting": 2**24, "micros": 2**50}
+MOST = {"bytes": 2**32, "recipients": 2**24, "waiting": 2**24, "micros": 2**50}
+NO_JSON = "not JSON of the log"
+LACKING = {
+    "message": "a message without outcome",
+    "session": "an event without 'event' or 'session'",
+}
+OTHER_HOUR = "its time is not in the hour of its file"
 MAX_LINE_CHARS = 4096  # characters of an invalid line that are stored
 
 
@@ -74,18 +80,18 @@ def _why() -> Column:
             line.isNull()
             | line[_CORRUPT].isNotNull()
             | ~(_begins_as_object() | F.ltrim("value").startswith("{")),
-            "not JSON of the log",
+            NO_JSON,
         )
         .when(line["v"].isNull(), "no version")
         .when(~line["v"].isin(*VERSIONS), F.concat(F.lit("version "), line["v"].cast("string")))
         .when(line["kind"].isNull(), "no kind")
         .when(line["time"].isNull() | line["node"].isNull(), "without time or node")
-        .when((line["kind"] == "message") & line["outcome"].isNull(), "a message without outcome")
+        .when((line["kind"] == "message") & line["outcome"].isNull(), LACKING["message"])
         .when(
             (line["kind"] == "session") & (line["event"].isNull() | line["session"].isNull()),
-            "an event without 'event' or 'session'",
+            LACKING["session"],
         )
     )
-    for name, most in _MOST.items():
+    for name, most in MOST.items():
         bad = bad.when((line[name] < 0) | (line[name] > most), F.lit(f"{name} out of range"))
-    return bad.when(hour_of(line["time"]) != hours, "its time is not in the hour of its file")
+    return bad.when(hour_of(line["time"]) != hours, OTHER_HOUR)

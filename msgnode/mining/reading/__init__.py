@@ -1,0 +1,3 @@
+"""
+Reading: from the files of the log to rows, by Arrow on one machine, by Spark elsewhere and for odd lines.
+"""

@@ -1,0 +1,70 @@
+"""
+A large log: it is read and summed up in several partitions, and its results are those of a small one.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from synthetic.plan import generate
+
+from msgnode.mining.execution.planning import SETTINGS, for_few_rows, in_one_partition
+from msgnode.mining.pipeline.run import MiningRun, Options
+
+
+@contextmanager
+def planned_for_many_rows(spark: SparkSession) -> Iterator[None]:
+    """
+    Settings as of a session for a large log.
+    """
+    before = {name: spark.conf.get(name) for name in SETTINGS}
+    try:
+        for name in SETTINGS:
+            spark.conf.unset(name)
+        spark.conf.set("spark.sql.shuffle.partitions", "3")
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, str(value))
+
+
+def tables(out: Path) -> dict[str, list[dict[str, Any]]]:
+    found = {}
+    for directory in sorted((out / "tables").iterdir()):
+        rows = pq.read_table(directory).to_pylist()
+        found[directory.name] = sorted(rows, key=repr)
+    return found
+
+
+def test_a_large_log_has_the_results_of_a_small_one(spark: SparkSession, tmp_path: Path) -> None:
+    """
+    All tables are equal, whether the newest hour is summed up at once, and queries compiled, or not.
+    """
+    generate(tmp_path / "logs", 3000, 1, 1, 2, hours=3, plain=True)
+    options = [Options(str(tmp_path / "logs"), str(tmp_path / name)) for name in ("small", "large")]
+    small = MiningRun(spark, options[0], lambda _: None).run()
+    told: list[str] = []
+    with planned_for_many_rows(spark):
+        large = MiningRun(spark, options[1], told.append, most_tail=1, few_bytes=0).run()
+        assert not in_one_partition(spark)
+    assert "summing up the newest hour" in told
+    assert (small.lines, small.bad, small.files) == (large.lines, large.bad, large.files)
+    assert tables(tmp_path / "small") == tables(tmp_path / "large")
+
+
+def test_planning_for_few_rows_ends_with_its_block(spark: SparkSession) -> None:
+    """
+    After the block all settings are as before, also after a failure.
+    """
+    with planned_for_many_rows(spark):
+        before = [spark.conf.get(name, None) for name in SETTINGS]
+        with pytest.raises(ZeroDivisionError), for_few_rows(spark):
+            assert in_one_partition(spark)
+            raise ZeroDivisionError
+        assert before == [spark.conf.get(name, None) for name in SETTINGS]
+        with for_few_rows(spark, False):
+            assert not in_one_partition(spark)
