@@ -59,7 +59,9 @@ def read_lines(chunk: bytes, hour: int) -> Read:
     Read a chunk, which ends with the end of a line. `hour` is that of the file, since 1970.
     """
     found, failed = Read(), 0
-    waiting = [_EMPTY.sub(b"\n", chunk).removeprefix(b"\n")]
+    if b"\n\n" in chunk:  # to look for a text is ten times as fast as for an expression
+        chunk = _EMPTY.sub(b"\n", chunk)
+    waiting = [chunk.removeprefix(b"\n")]
     while waiting:
         lines = waiting.pop()
         rows = _parsed(lines) if failed < MAX_FAILED else None
