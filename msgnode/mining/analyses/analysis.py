@@ -32,8 +32,8 @@ class Analysis:
 
     `of` names the rows that `summarise` gets; `combine` gets the summaries of all batches.
 
-    `combine` may cut the result for show. Then `whole` gives all its rows; their number, and the sums of the
-    columns `sums`, are in the table `totals`.
+    A result with too many rows is `cut` for show. The number of all its rows, and the sums of the columns
+    `sums`, are in the table `totals`. One that `grows` with the log has all its rows in its table.
 
     `fold` merges the summaries of several batches, so that they do not grow with the number of runs; without
     it they are only concatenated. `shares` names another analysis whose summaries are used.
@@ -45,8 +45,9 @@ class Analysis:
     combine: Transform
     fold: Transform | None = None
     shares: str = ""
-    whole: Transform | None = None
+    cut: Transform | None = None
     sums: tuple[str, ...] = ()
+    grows: bool = False
 
     @property
     def kept(self) -> str:
@@ -55,14 +56,20 @@ class Analysis:
         """
         return self.shares or self.name
 
+    def result(self, parts: DataFrame) -> DataFrame:
+        """
+        The table of the analysis, from the summaries of all batches.
+        """
+        rows = self.combine(parts)
+        return rows if self.cut is None else self.cut(rows)
+
 
 @planned_once
 def totals(question: Analysis, parts: DataFrame) -> DataFrame:
     """
     The totals of a table that is cut for show: `table`, `measure`, `total`, and the number of its `rows`.
     """
-    assert question.whole is not None
-    return totals_of(question.whole(parts), question.name, *question.sums)
+    return totals_of(question.combine(parts), question.name, *question.sums)
 
 
 def totals_of_values(question: Analysis, values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

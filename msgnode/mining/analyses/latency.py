@@ -6,9 +6,18 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis, sum_fold
-from msgnode.mining.analyses.columns import PERCENTS, bin_of, destination, kind, one_where, percentiles
+from msgnode.mining.analyses.columns import (
+    PERCENTS,
+    bin_of,
+    destination,
+    kind,
+    one_where,
+    origin,
+    percentiles,
+)
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
 from msgnode.mining.execution.fewer_rows import with_fewer_rows
+from msgnode.mining.execution.planning import in_one_partition
 
 SLOWEST = 100
 _ANSWERED = ("date", "hour", "node", "type", "destination")
@@ -20,13 +29,18 @@ def latency(exchanges: DataFrame) -> DataFrame:
 
     The bin is null for requests without a response.
     """
-    return (
-        exchanges.where("answers > 0 or expects")
-        .groupBy(
-            "date", "hour", "node", kind().alias("type"), destination("asked").alias("destination"), _bin()
-        )
-        .agg(F.count("*").alias("number"))
-    )
+    keys = ("date", "hour", "node", kind().alias("type"), origin("asked").alias("asked"), _bin())
+    return _counted(exchanges.where("answers > 0 or expects"), keys)
+
+
+def _counted(rows: DataFrame, keys: tuple[Column | str, ...]) -> DataFrame:
+    """
+    The number of rows for each of these keys, with the destination in place of the address in `asked`.
+    """
+    # To find the destination of each row would cost much.
+    found = with_fewer_rows(rows, keys, {"number": F.lit(1)})
+    names = [destination("asked").alias("destination") if name == "asked" else name for name in found.columns]
+    return found.groupBy(*names[:-1]).agg(F.sum("number").alias("number"))
 
 
 def _bin() -> Column:
@@ -112,24 +126,25 @@ def unanswered_in_all(parts: DataFrame) -> DataFrame:
     )
 
 
-def most_unanswered(parts: DataFrame) -> DataFrame:
+def most_unanswered(addresses: DataFrame) -> DataFrame:
     """
     The thousand addresses with the most unanswered requests of a type.
     """
-    return unanswered_in_all(parts).orderBy(F.desc("unanswered"), "address", "type").limit(MAX_ROWS)
+    return addresses.orderBy(F.desc("unanswered"), "address", "type").limit(MAX_ROWS)
 
 
 def chains(exchanges: DataFrame) -> DataFrame:
     """
     How many responses does a request get? All but the last are provisional.
     """
-    return exchanges.groupBy(
+    keys = (
         "date",
         kind().alias("type"),
-        destination("asked").alias("destination"),
+        origin("asked").alias("asked"),
         F.least("answers", F.lit(20)).alias("answers"),
         bin_of(F.col("first_micros")).alias("bin"),
-    ).agg(F.count("*").alias("number"))
+    )
+    return _counted(exchanges, keys)
 
 
 def chains_by_length(parts: DataFrame) -> DataFrame:
@@ -145,11 +160,23 @@ def slowest(exchanges: DataFrame) -> DataFrame:
     """
     Which exchanges took longest?
     """
-    return slowest_of_days(
-        exchanges.where("answers > 0").select(
-            "date", "time", "node", "id", "asker", "asked", "type", "answers", "first_micros", "micros"
-        )
+    answered = exchanges.where("answers > 0").select(
+        "date", "time", "node", "id", "asker", "asked", "type", "answers", "first_micros", "micros"
     )
+    return slowest_of_days(answered if in_one_partition(exchanges.sparkSession) else _slow(answered))
+
+
+def _slow(exchanges: DataFrame) -> DataFrame:
+    """
+    The slowest exchanges of each day, at least a hundred, by their histogram: to sort all costs much.
+    """
+    bin_ = bin_of(F.col("micros"))
+    falling = Window.partitionBy("date").orderBy(F.desc("bin"))
+    above = F.sum("number").over(falling.rowsBetween(Window.unboundedPreceding, 0)) - F.col("number")
+    counted = exchanges.groupBy("date", bin_.alias("bin")).agg(F.count("*").alias("number"))
+    least = counted.withColumn("above", above).where(F.col("above") < SLOWEST)
+    least = least.groupBy("date").agg(F.min("bin").alias("least"))
+    return exchanges.join(F.broadcast(least), "date").where(bin_ >= F.col("least")).drop("least")
 
 
 def slowest_of_days(parts: DataFrame) -> DataFrame:
@@ -180,9 +207,9 @@ QUESTIONS = (
         "unanswered",
         "exchanges",
         unanswered,
-        most_unanswered,
+        unanswered_in_all,
         sum_fold("requests", "unanswered", most="last"),
-        whole=unanswered_in_all,
+        cut=most_unanswered,
         sums=("unanswered",),
     ),
     Analysis("chains", "exchanges", chains, chains_by_length, sum_fold("number")),

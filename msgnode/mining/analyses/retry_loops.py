@@ -56,7 +56,7 @@ def all_loops(parts: DataFrame) -> DataFrame:
     )
 
 
-def loops(parts: DataFrame) -> DataFrame:
+def worst_loops(loops: DataFrame) -> DataFrame:
     """
     The thousand worst loops, the worst first. `loop` has the sums of a loop over all its hours.
     """
@@ -69,9 +69,7 @@ def loops(parts: DataFrame) -> DataFrame:
         F.max(hour).over(same).alias("last"),
         *sums,
     )
-    return (
-        all_loops(parts).withColumn("loop", loop).orderBy(F.greatest(*_COUNTS).desc(), *_LOOP).limit(MAX_ROWS)
-    )
+    return loops.withColumn("loop", loop).orderBy(F.greatest(*_COUNTS).desc(), *_LOOP).limit(MAX_ROWS)
 
 
 QUESTIONS = (
@@ -79,18 +77,18 @@ QUESTIONS = (
         "failures",
         "messages",
         failures,
-        loops,
+        all_loops,
         sum_fold(*_COUNTS, most="last"),
-        whole=all_loops,
+        cut=worst_loops,
         sums=("failed",),
     ),
     Analysis(
         "repetitions",
         "exchanges",
         repetitions,
-        loops,
+        all_loops,
         sum_fold(*_COUNTS, most="last"),
-        whole=all_loops,
+        cut=worst_loops,
         sums=("unanswered", "again"),
     ),
 )

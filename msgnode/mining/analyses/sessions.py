@@ -88,11 +88,11 @@ def restless_in_all(parts: DataFrame) -> DataFrame:
     )
 
 
-def most_restless(parts: DataFrame) -> DataFrame:
+def most_restless(sessions: DataFrame) -> DataFrame:
     """
     The thousand sessions with the most connections.
     """
-    return restless_in_all(parts).orderBy(F.desc("attached"), "session", "node").limit(MAX_ROWS)
+    return sessions.orderBy(F.desc("attached"), "session", "node").limit(MAX_ROWS)
 
 
 def arrivals(events: DataFrame) -> DataFrame:
@@ -138,9 +138,9 @@ QUESTIONS = (
         "restless",
         "lives",
         restless,
-        most_restless,
+        restless_in_all,
         sum_fold("attached", "takeovers", "away", most="last"),
-        whole=restless_in_all,
+        cut=most_restless,
         sums=("attached",),
     ),
     Analysis("storms", "events", arrivals, storms, sum_fold("attached", "opened")),

@@ -113,12 +113,11 @@ def all_orphans(subscriptions: DataFrame, publications: DataFrame) -> DataFrame:
 
 
 @planned_once
-def orphans(subscriptions: DataFrame, publications: DataFrame) -> DataFrame:
+def orphans(lonely: DataFrame) -> DataFrame:
     """
     The thousand of them with the most subscriptions.
     """
-    found = all_orphans(subscriptions, publications)
-    return found.orderBy(F.desc("observers"), "address").limit(MAX_ROWS)
+    return lonely.orderBy(F.desc("observers"), "address").limit(MAX_ROWS)
 
 
 @planned_once
@@ -139,12 +138,13 @@ def edges(subscriptions: DataFrame, publications: DataFrame) -> DataFrame:
 
 
 QUESTIONS = (
-    Analysis("subscriptions", "lines", bindings, subscriptions, _last_act),
+    Analysis("subscriptions", "lines", bindings, subscriptions, _last_act, grows=True),
     Analysis(
         "publications",
         "messages",
         publications,
         publications_in_all,
         sum_fold("publications", "unheard", "copies", most="last"),
+        grows=True,
     ),
 )

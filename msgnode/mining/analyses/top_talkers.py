@@ -36,13 +36,12 @@ def talkers_in_all(parts: DataFrame) -> DataFrame:
     return parts.groupBy("address").agg(*sums, F.max("last").alias("last"))
 
 
-def top_talkers(parts: DataFrame) -> DataFrame:
+def top_talkers(senders: DataFrame) -> DataFrame:
     """
     The thousand senders with the most messages, and the thousand with the most failures.
     """
-    totals = talkers_in_all(parts)
-    busiest = totals.orderBy(F.desc("messages"), "address").limit(MAX_ROWS)
-    failing = totals.where("failed > 0").orderBy(F.desc("failed"), "address").limit(MAX_ROWS)
+    busiest = senders.orderBy(F.desc("messages"), "address").limit(MAX_ROWS)
+    failing = senders.where("failed > 0").orderBy(F.desc("failed"), "address").limit(MAX_ROWS)
     return busiest.union(failing).distinct().orderBy(F.desc("messages"), "address")
 
 
@@ -73,11 +72,11 @@ def objects_in_all(parts: DataFrame) -> DataFrame:
     return parts.groupBy("address").agg(*sums, F.coalesce(F.max("most"), F.lit(0)).alias("most"))
 
 
-def top_objects(parts: DataFrame) -> DataFrame:
+def top_objects(addresses: DataFrame) -> DataFrame:
     """
     The thousand publication addresses with the most copies.
     """
-    return objects_in_all(parts).orderBy(F.desc("copies"), "address").limit(MAX_ROWS)
+    return addresses.orderBy(F.desc("copies"), "address").limit(MAX_ROWS)
 
 
 QUESTIONS = (
@@ -85,18 +84,18 @@ QUESTIONS = (
         "talkers",
         "messages",
         talkers,
-        top_talkers,
+        talkers_in_all,
         sum_fold("messages", "bytes", "copies", "failed", most="last"),
-        whole=talkers_in_all,
+        cut=top_talkers,
         sums=("messages", "bytes", "failed"),
     ),
     Analysis(
         "objects",
         "messages",
         objects,
-        top_objects,
+        objects_in_all,
         sum_fold("publications", "copies", "bytes", "bytes_out", most="most"),
-        whole=objects_in_all,
+        cut=top_objects,
         sums=("publications", "copies"),
     ),
 )

@@ -37,10 +37,10 @@ def table_of(rows: Sequence[dict[str, Any]], schema: StructType) -> pa.Table:
 
 def parquet_of(table: pa.Table) -> bytes:
     """
-    A Parquet file with the rows of a table.
+    A Parquet file with the rows of a table, in one group, so that Spark reads them in their order.
     """
     into = pa.BufferOutputStream()
-    pq.write_table(table, into)
+    pq.write_table(table, into, row_group_size=max(1, table.num_rows))
     return bytes(into.getvalue().to_pybytes())
 
 

@@ -10,9 +10,10 @@ same query for the same arguments (planned_once).
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from weakref import WeakSet
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import ArrayType, StructField, StructType
@@ -24,6 +25,7 @@ _KEEPERS = ("Exchange", "InMemoryTableScan", "Subquery", "Adaptive")
 _Build = TypeVar("_Build", bound=Callable[..., Any])
 
 _plans: dict[tuple[DataFrame, ...], DataFrame] = {}  # the newest last
+_of_a_look: WeakSet[DataFrame] = WeakSet()  # that hold rows of one look
 _forgets: list[Callable[[], None]] = []  # one for each function that keeps its queries
 uses: Counter[str] = Counter()  # executions, by `planned` or `kept`: where their plan was from
 
@@ -62,13 +64,32 @@ class ChangingRows:
         self._path.write_text(json.dumps({"rows": rows}), "utf-8")
 
 
+def at_once(rows: DataFrame) -> DataFrame:
+    """
+    The rows, computed now, for several queries of this look. What is made of them is not kept: it would keep
+    the rows.
+    """
+    found = rows.localCheckpoint()
+    _of_a_look.add(found)
+    return found
+
+
 def planned_once(build: _Build) -> _Build:
     """
     Let a function that makes queries of its arguments return the same for the same arguments.
     """
     kept = lru_cache(MAX_QUERIES)(build)
     _forgets.append(kept.cache_clear)
-    return cast(_Build, kept)
+
+    @wraps(build)
+    def planned(*args: Any, **named: Any) -> Any:
+        if not any(isinstance(each, DataFrame) and each in _of_a_look for each in (*args, *named.values())):
+            return kept(*args, **named)
+        found = build(*args, **named)
+        _of_a_look.update(found.values() if isinstance(found, dict) else [found])
+        return found
+
+    return cast(_Build, planned)
 
 
 def forget() -> None:
@@ -90,6 +111,7 @@ def collected(
     query = unite(*queries) if kept is None else kept
     rows = query.collect()
     uses["planned" if kept is None else "kept"] += 1
+    again = again and not any(each in _of_a_look for each in queries)
     if kept is not None or (again and reads_anew(query)):
         _plans[queries] = query
     if len(_plans) > MAX_PLANS:

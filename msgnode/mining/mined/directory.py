@@ -199,15 +199,16 @@ class MinedDirectory:
 
     def _tables(self, rows: dict[Source, DataFrame]) -> dict[str, StoredTable]:
         self._output.files.delete(_PERIOD)
-        found = {each.name: each.combine(each.summarise(rows[each.of])) for each in QUESTIONS}
+        found = {each.name: each.result(each.summarise(rows[each.of])) for each in QUESTIONS}
         tables = self._output.write_tables(found, _PERIOD)
         standing, published = tables["subscriptions"].rows, tables["publications"].rows
-        cut = [totals(each, each.summarise(rows[each.of])) for each in QUESTIONS if each.whole is not None]
-        cut.append(totals_of(subscription_graph.all_orphans(standing, published), "orphans", "observers"))
+        cut = [totals(each, each.summarise(rows[each.of])) for each in QUESTIONS if each.cut is not None]
+        lonely = subscription_graph.all_orphans(standing, published)
+        cut.append(totals_of(lonely, "orphans", "observers"))
         return tables | self._output.write_tables(
             {
                 "totals": reduce(DataFrame.unionAll, cut),
-                "orphans": subscription_graph.orphans(standing, published),
+                "orphans": subscription_graph.orphans(lonely),
                 "edges": subscription_graph.edges(standing, published),
             },
             _PERIOD,

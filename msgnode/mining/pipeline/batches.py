@@ -209,7 +209,7 @@ class Batches:
         """
         The result of an analysis: all parts combined, with the tail and what was open at its end.
         """
-        return question.combine(self.summaries(checkpoint)(question))
+        return question.result(self.summaries(checkpoint)(question))
 
     def summaries(self, checkpoint: Checkpoint) -> Callable[[Analysis], DataFrame]:
         """

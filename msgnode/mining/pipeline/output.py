@@ -9,7 +9,7 @@ the next run to delete.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -331,19 +331,26 @@ class Output:
             reader = self._spark.read.schema(schema)
         return reader.option("basePath", base).parquet(*paths)
 
-    def write_tables(self, found: dict[str, DataFrame], among: str = "_tables") -> dict[str, StoredTable]:
+    def write_tables(
+        self, found: dict[str, DataFrame], among: str = "_tables", long: Collection[str] = ()
+    ) -> dict[str, StoredTable]:
         """
-        Write results, and return them as stored, in the same order.
+        Write results, and return them as stored, in the same order. Results of few rows are written at once,
+        but for those that are named in `long`: they may have many.
         """
         schemas = {name: rows.schema for name, rows in found.items()}
         places = {name: f"{among}/{name}" for name in found}
         if in_one_partition(self._spark):
-            return {
+            few = {name: rows for name, rows in found.items() if name not in long}
+            tables = {
                 name: StoredTable(
                     schemas[name], partial(self.own.query, places[name], schemas[name], values), values
                 )
-                for name, values in self._written_at_once(found, places, again=True).items()
+                for name, values in self._written_at_once(few, places, again=True).items()
             }
+            for name in long:
+                tables[name] = self._written_by_arrow(found[name], places[name])
+            return tables
         self._write_each(found, places)
         return {
             name: StoredTable(schema, partial(self._stored, schema, places[name]))
@@ -373,6 +380,16 @@ class Output:
         for name, rows in found.items():
             self.files.write_bytes(f"{places[name]}/{_FILE}", parquet_of(table_of(values[name], rows.schema)))
         return values
+
+    def _written_by_arrow(self, rows: DataFrame, place: str) -> StoredTable:
+        """
+        Write a result without making Python's values of it.
+        """
+        from msgnode.mining.execution.arrow_tables import parquet_of
+
+        self.files.write_bytes(f"{place}/{_FILE}", parquet_of(rows.toArrow()))
+        reader = self._spark.read.schema(rows.schema)
+        return StoredTable(rows.schema, partial(reader.parquet, self.files.inside(place)))
 
     def write_parts(self, found: dict[str, DataFrame], number: int, size: int) -> None:
         """

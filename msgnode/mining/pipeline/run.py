@@ -13,12 +13,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from msgnode.mining.analyses import subscription_graph
-from msgnode.mining.analyses.analysis import TOTALS, Analysis, totals, totals_of, totals_of_values
+from msgnode.mining.analyses.analysis import TOTALS, Analysis, totals_of, totals_of_values
 from msgnode.mining.analyses.catalogue import QUESTIONS
 from msgnode.mining.analyses.columns import HOUR_NANOSECONDS
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
-from msgnode.mining.execution.gathering import gathered
-from msgnode.mining.execution.kept_plans import first, planned_once, where
+from msgnode.mining.execution.gathering import gathered, in_parallel
+from msgnode.mining.execution.kept_plans import at_once, first, planned_once, where
 from msgnode.mining.execution.planning import for_few_rows, in_one_partition, on_one_machine
 from msgnode.mining.execution.stored_table import StoredTable
 from msgnode.mining.pipeline import pseudonyms
@@ -31,13 +31,13 @@ from msgnode.mining.pipeline.output import FEW_BYTES, Output
 from msgnode.mining.pipeline.timeline import address_timeline, conversation
 from msgnode.mining.reading.log_files import LogFile, LogFiles, Unreadable
 from msgnode.mining.report.page import write_report
-from msgnode.mining.report.series import minutes
+from msgnode.mining.report.series import minutes, minutes_at_once
 from msgnode.mining.report.session_chapter import MAX_TOLD
 from msgnode.mining.report.steps import SHORT_SECONDS, minutes_of
 from msgnode.mining.report.tables import moment
 
 Say = Callable[[str], None]
-FEW_PARTS_BYTES = 16 * 1024 * 1024  # of Parquet: with more, compiled queries and all cores are faster
+FEW_PARTS_BYTES = 64 * 1024 * 1024  # of Parquet: with more, compiled queries and all cores are faster
 FEW_ROWS = 1_000_000  # of the sums of the newest hour, as those of parts
 RECENT_HOURS = 24  # before the end of the log, for timelines that were not requested
 
@@ -160,17 +160,20 @@ class MiningRun:
         """
         self._output.begin_tables()
         summaries = self._batches.summaries(checkpoint)
-        few = on_one_machine(self._spark) and self._batches.rows_at_once <= FEW_ROWS
+        here = on_one_machine(self._spark)
+        few = here and self._batches.rows_at_once <= FEW_ROWS
         few = few and self._output.files.bytes_in("parts") <= FEW_PARTS_BYTES
+        large = here and not in_one_partition(self._spark)
         with for_few_rows(self._spark, few):
-            tables = self._answer(summaries)
+            found, tables = self._answer(summaries, large)
+        with for_few_rows(self._spark, few and not large):
+            tables |= self._graph(tables, found, large)
+        with for_few_rows(self._spark, few):
             striking, slowest = _conspicuous(tables)
         tables |= self._stories(checkpoint.batches, striking, slowest)
         self._say("writing the report")
         about = self._about(checkpoint)
-        fine = self._fine(checkpoint, about, tables["nodes"])
-        if few and not in_one_partition(self._spark):  # these are still many rows
-            fine = {name: rows.localCheckpoint() for name, rows in fine.items()}
+        fine = self._fine(checkpoint, about, tables["nodes"], large)
         with for_few_rows(self._spark, few):
             report = write_report(about, tables, fine)
         self._output.publish()
@@ -178,37 +181,63 @@ class MiningRun:
         checkpoint.answered = checkpoint.next
         self._output.save(checkpoint)
 
-    def _answer(self, summaries: Callable[[Analysis], DataFrame]) -> dict[str, StoredTable]:
+    def _answer(
+        self, summaries: Callable[[Analysis], DataFrame], large: bool
+    ) -> tuple[dict[str, DataFrame], dict[str, StoredTable]]:
+        """
+        The results of all analyses, and their tables as written.
+        """
         self._say("combining the results")
-        tables = self._output.write_tables(
-            {question.name: _combined(question, summaries(question)) for question in self._questions}
-        )
+        found = {question.name: _combined(question, summaries(question)) for question in self._questions}
+        if large:  # what is cut for show is also added up
+            found |= self._at_once({each.name: found[each.name] for each in self._questions if each.cut})
+        long = [each.name for each in self._questions if each.grows] if large else []
+        shown = {each.name: _shown(each, found[each.name]) for each in self._questions}
+        return found, self._output.write_tables(shown, long=long)
+
+    def _graph(
+        self, tables: dict[str, StoredTable], found: Mapping[str, DataFrame], large: bool
+    ) -> dict[str, StoredTable]:
+        """
+        The tables of the subscription graph, and the totals.
+        """
         self._say("computing the subscription graph")
         standing, published = tables["subscriptions"].rows, tables["publications"].rows
-        cut = self._totals(tables, summaries)
         lonely = subscription_graph.all_orphans(standing, published)
-        cut.append(totals_of(lonely, "orphans", "observers"))
-        return tables | self._output.write_tables(
+        if large:
+            lonely = at_once(lonely)
+        totals = [*self._totals(tables, found), totals_of(lonely, "orphans", "observers")]
+        return self._output.write_tables(
             {
-                "orphans": subscription_graph.orphans(standing, published),
+                "orphans": subscription_graph.orphans(lonely),
                 "edges": subscription_graph.edges(standing, published),
-                "totals": _sorted_totals(*cut),
+                "totals": _sorted_totals(*totals),
             }
         )
 
-    def _totals(
-        self, tables: dict[str, StoredTable], summaries: Callable[[Analysis], DataFrame]
-    ) -> list[DataFrame]:
+    def _at_once(self, rows: dict[str, DataFrame]) -> dict[str, DataFrame]:
+        """
+        Results that several questions need, computed once.
+        """
+        done: dict[str, DataFrame] = {}
+
+        def compute(name: str) -> None:
+            done[name] = at_once(rows[name])
+
+        in_parallel(compute, rows)
+        return done
+
+    def _totals(self, tables: dict[str, StoredTable], found: Mapping[str, DataFrame]) -> list[DataFrame]:
         """
         The totals of the tables that may be cut; of a table with fewer rows than that, from its own rows.
         """
         asked, known = [], []
         for question in self._questions:
             values = tables[question.name].values
-            if question.whole is not None and values is not None and len(values) < MAX_ROWS:
+            if question.cut is not None and values is not None and len(values) < MAX_ROWS:
                 known += totals_of_values(question, values)
-            elif question.whole is not None:
-                asked.append(totals(question, summaries(question)))
+            elif question.cut is not None:
+                asked.append(totals_of(found[question.name], question.name, *question.sums))
         return [*asked, self._output.own.query("totals", TOTALS, known)] if known else asked
 
     def _stories(
@@ -258,7 +287,7 @@ class MiningRun:
         return where(days, f"time between {begin} and {last}")
 
     def _fine(
-        self, checkpoint: Checkpoint, about: dict[str, Any], nodes: StoredTable
+        self, checkpoint: Checkpoint, about: dict[str, Any], nodes: StoredTable, large: bool
     ) -> dict[str, DataFrame]:
         """
         The sums by minute of a log that is short enough to be shown so.
@@ -266,7 +295,7 @@ class MiningRun:
         if about["end"] - about["begin"] > SHORT_SECONDS:
             return {}
         about["begin"], about["end"] = minutes_of(nodes, about["begin"], about["end"])
-        return self._batches.summed("minutes", minutes, checkpoint.batches)
+        return self._batches.summed("minutes", minutes_at_once if large else minutes, checkpoint.batches)
 
     def _about(self, checkpoint: Checkpoint) -> dict[str, Any]:
         batches = checkpoint.batches
@@ -302,6 +331,11 @@ def policy_replay() -> Any:
 @planned_once
 def _combined(question: Analysis, summaries: DataFrame) -> DataFrame:
     return question.combine(summaries)
+
+
+@planned_once
+def _shown(question: Analysis, found: DataFrame) -> DataFrame:
+    return found if question.cut is None else question.cut(found)
 
 
 @planned_once

@@ -9,14 +9,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.columns import bin_of, hour_of, kind, percentiles
 from msgnode.mining.analyses.latency import latency
 from msgnode.mining.analyses.volume import ERRORS
+from msgnode.mining.execution.fewer_rows import with_fewer_rows
 from msgnode.mining.execution.gathering import served
-from msgnode.mining.execution.kept_plans import planned_once
+from msgnode.mining.execution.kept_plans import at_once, planned_once
 from msgnode.mining.report.steps import HOUR, LONG_SECONDS, MINUTE, Steps
 from msgnode.mining.report.tables import Tables
 
@@ -125,24 +126,52 @@ def _coarse(begin: int, end: int) -> int:
     return max(HOUR, Steps(begin, end).size)
 
 
-@planned_once
 def minutes(messages: DataFrame, exchanges: DataFrame) -> dict[str, DataFrame]:
     """
     Sums of these rows by minute, with `time` at its beginning. Rows of several hours may be summed up each on
     their own, and the sums put together.
     """
+    return _minutes(*_fewer(messages, exchanges))
+
+
+def minutes_at_once(messages: DataFrame, exchanges: DataFrame) -> dict[str, DataFrame]:
+    """
+    The same of many rows, which are read now, and only once.
+    """
+    return _minutes(*map(at_once, _fewer(messages, exchanges)))
+
+
+@planned_once
+def _fewer(messages: DataFrame, exchanges: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """
+    The number of messages with the same values, in the minute that begins at `time`; and the latency.
+    """
     minute = (F.col("time") - F.col("time") % (MINUTE * 1_000_000_000)).alias("time")
-    delivered = messages.where(
+    is_failed = F.col("outcome").isin(*ERRORS)
+    is_delivered = F.expr(
         "outcome = 'delivered' and micros is not null and connector is distinct from 'node'"
     )
-    failed = messages.where(F.col("outcome").isin(*ERRORS))
-    number = F.count("*").alias("number")
+    keys: list[Column | str] = [
+        minute,
+        kind().alias("type"),
+        "node",
+        *[F.when(is_failed, F.col(name)).alias(name) for name in ("outcome", "code", "reason")],
+        F.when(is_delivered, bin_of(F.col("micros"))).alias("bin"),
+    ]
+    # `latency` groups by date and hour; the minute takes the place of the hour.
+    answered = exchanges.withColumn("hour", minute).transform(latency).withColumnRenamed("hour", "time")
+    return with_fewer_rows(messages, keys, {"number": F.lit(1)}), answered
+
+
+@planned_once
+def _minutes(counted: DataFrame, answered: DataFrame) -> dict[str, DataFrame]:
+    number = F.sum("number").alias("number")
+    failed = counted.where("outcome is not null")
     return {
-        "volume": messages.groupBy(minute, kind().alias("type"), "node").agg(number),
-        "errors": failed.groupBy(minute, "outcome", "code", "reason").agg(number),
-        # `latency` groups by date and hour; the minute takes the place of the hour.
-        "latency": exchanges.withColumn("hour", minute).transform(latency).withColumnRenamed("hour", "time"),
-        "handover": delivered.groupBy(minute, bin_of(F.col("micros")).alias("bin")).agg(number),
+        "volume": counted.groupBy("time", "type", "node").agg(number),
+        "errors": failed.groupBy("time", "outcome", "code", "reason").agg(number),
+        "latency": answered,
+        "handover": counted.where("bin is not null").groupBy("time", "bin").agg(number),
     }
 
 

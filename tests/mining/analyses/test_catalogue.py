@@ -162,7 +162,12 @@ class TestTalkers:
         """
         The busiest sender first; what failed is counted.
         """
-        found = table(top_talkers.top_talkers(top_talkers.talkers(ten)), "address", "messages", "failed")
+        found = table(
+            top_talkers.top_talkers(top_talkers.talkers_in_all(top_talkers.talkers(ten))),
+            "address",
+            "messages",
+            "failed",
+        )
 
         assert [(ANN, 8, 3), (BOB, 1, 0)] == found
 
@@ -170,7 +175,9 @@ class TestTalkers:
         """
         What is published, with the copies made of it.
         """
-        assert [(CHAT, 1, 9, 100, 700, 9)] == table(top_talkers.top_objects(top_talkers.objects(ten)))
+        assert [(CHAT, 1, 9, 100, 700, 9)] == table(
+            top_talkers.top_objects(top_talkers.objects_in_all(top_talkers.objects(ten)))
+        )
 
 
 class TestRefusals:
@@ -223,7 +230,12 @@ class TestRefusals:
                    *[message(n, to=ANN, outcome="refused", code=403) for n in range(9)])  # fmt: skip
 
         found = table(
-            retry_loops.loops(retry_loops.failures(rows)), "address", "to", "failed", "unanswered", "again"
+            retry_loops.worst_loops(retry_loops.all_loops(retry_loops.failures(rows))),
+            "address",
+            "to",
+            "failed",
+            "unanswered",
+            "again",
         )
 
         assert [(ANN, BOB, 10, 0, 0)] == found
@@ -236,7 +248,7 @@ class TestRefusals:
         times = [*range(12), *range(3600, 3615), *range(7200, 7209)]  # nine in the last hour are none
         rows = log(spark, *[message(at, outcome="refused", code=403) for at in times])
 
-        found = retry_loops.loops(retry_loops.failures(rows))
+        found = retry_loops.worst_loops(retry_loops.all_loops(retry_loops.failures(rows)))
 
         sums = ("loop.hours", "loop.first", "loop.last", "loop.failed")
         of_all = (2, "2026-07-31 00:00", "2026-07-31 01:00", 27)
@@ -253,7 +265,11 @@ class TestRefusals:
         made = spark.createDataFrame(rows, shape).withColumns({"date": F.lit("2026-07-31"), "hour": F.lit(0)})
 
         found = table(
-            retry_loops.loops(retry_loops.repetitions(made)), "address", "failed", "unanswered", "again"
+            retry_loops.worst_loops(retry_loops.all_loops(retry_loops.repetitions(made))),
+            "address",
+            "failed",
+            "unanswered",
+            "again",
         )
 
         assert [(ANN, 0, 8, 10)] == found
@@ -314,7 +330,8 @@ class TestGraph:
 
         assert [("comm://a.example/b/changes", 1), (CHAT, 0)] == table(published, "address", "unheard")
         assert ["comm://a.example/orphan/changes"] == [
-            row[0] for row in table(subscription_graph.orphans(standing, published))
+            row[0]
+            for row in table(subscription_graph.orphans(subscription_graph.all_orphans(standing, published)))
         ]
         assert [(CHAT, TWO, 1, ONE)] == table(
             subscription_graph.edges(standing, published), "address", "publisher", "publications", "observer"
@@ -537,7 +554,7 @@ def test_totals_are_of_all_rows_not_only_of_those_shown(spark):
     )  # fmt: skip
     [question] = [question for question in QUESTIONS if question.name == "unanswered"]
 
-    assert shown == question.combine(parts).count()
+    assert shown == question.result(parts).count()
     assert [("unanswered", "unanswered", 2 * (shown + 100), shown + 100)] == table(totals(question, parts))
 
 
@@ -588,24 +605,24 @@ def test_adds_up(spark, ten, question):
     lines = ten.union(log(spark, event(1, "opened"), event(2, "attached"), event(3700, "closed")))
     sides = [lines.where("hour = 0"), lines.where("hour = 1")]
 
-    whole = question.combine(question.summarise(lines))
+    whole = question.result(question.summarise(lines))
     parts = question.summarise(sides[0]).union(question.summarise(sides[1]))
     fold = next(other.fold for other in QUESTIONS if other.name == question.kept) or (lambda parts: parts)
 
     # In one execution, for there are many questions.
-    at_once, added, folded = gathered(whole, question.combine(parts), question.combine(fold(parts)))
+    at_once, added, folded = gathered(whole, question.result(parts), question.result(fold(parts)))
     assert at_once == added == folded
     assert sorted(parts.dtypes) == sorted(fold(parts).dtypes)
 
 
-@pytest.mark.parametrize("question", [q for q in QUESTIONS if q.whole is not None and q.of == "messages"])
+@pytest.mark.parametrize("question", [q for q in QUESTIONS if q.cut is not None and q.of == "messages"])
 def test_totals_of_a_table_that_is_not_cut_are_the_sums_of_its_rows(ten, question):
     """
     The totals from the rows of a table that was not cut are those that Spark computes from the sums.
     """
     parts = question.summarise(ten)
 
-    rows, expected = gathered(question.combine(parts), totals(question, parts))
+    rows, expected = gathered(question.result(parts), totals(question, parts))
 
     found = totals_of_values(question, [row.asDict() for row in rows])
     assert [row.asDict() for row in expected] == found

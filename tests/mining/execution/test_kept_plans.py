@@ -95,6 +95,6 @@ def test_plan_of_each_analysis_is_kept(spark):
     others = {"exchanges": exchanges.SCHEMA, "lives": session_lifetimes.SCHEMA}
     rows = {name: spark.createDataFrame([], schema).coalesce(1) for name, schema in others.items()}
 
-    made = {each.name: each.combine(each.summarise(rows.get(each.of, lines))) for each in QUESTIONS}
+    made = {each.name: each.result(each.summarise(rows.get(each.of, lines))) for each in QUESTIONS}
 
     assert [] == [name for name, query in made.items() if not reads_anew(query)]

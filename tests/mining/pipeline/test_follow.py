@@ -69,7 +69,7 @@ class Following:
 
 @planned_once
 def combined(question, summaries):
-    return question.combine(summaries)
+    return question.result(summaries)
 
 
 def test_later_looks_sum_up_closed_hours_once(spark, tmp_path):

@@ -54,6 +54,30 @@ def test_a_large_log_has_the_results_of_a_small_one(spark: SparkSession, tmp_pat
     assert "summing up the newest hour" in told
     assert (small.lines, small.bad, small.files) == (large.lines, large.bad, large.files)
     assert tables(tmp_path / "small") == tables(tmp_path / "large")
+    report = (tmp_path / "small" / "report.html").read_text()
+    assert report == (tmp_path / "large" / "report.html").read_text()
+
+
+def test_each_look_at_a_large_log_shows_what_was_appended(spark: SparkSession, tmp_path: Path) -> None:
+    """
+    The report after several looks of one process is that of a first look at the same log.
+    """
+    generate(tmp_path / "logs", 2000, 1, 1, 2, hours=3, plain=True)
+    newest = max((tmp_path / "logs").glob("*.jsonl"))
+    lines = newest.read_text().splitlines(keepends=True)
+    newest.write_text("".join(lines[:-60]))
+    options = [Options(str(tmp_path / "logs"), str(tmp_path / name)) for name in ("looks", "fresh")]
+    with planned_for_many_rows(spark):
+        looking = MiningRun(spark, options[0], lambda _: None)
+        looking.run()
+        for begin in (60, 40, 20):
+            with newest.open("a") as file:
+                file.write("".join(lines[-begin : 20 - begin or None]))
+            looking.run()
+        MiningRun(spark, options[1], lambda _: None).run()
+
+    found, expected = [(tmp_path / name / "report.html").read_text() for name in ("looks", "fresh")]
+    assert expected == found
 
 
 def test_planning_for_few_rows_ends_with_its_block(spark: SparkSession) -> None:

@@ -44,11 +44,11 @@ def ill_typed_in_all(parts: DataFrame) -> DataFrame:
     return parts.groupBy(*_SENT).agg(F.sum("number").alias("number"), F.max("last").alias("last"))
 
 
-def most_ill_typed(parts: DataFrame) -> DataFrame:
+def most_ill_typed(senders: DataFrame) -> DataFrame:
     """
     The thousand senders, records and slots with the most ill-typed messages.
     """
-    return ill_typed_in_all(parts).orderBy(F.desc("number"), *_SENT).limit(MAX_ROWS)
+    return senders.orderBy(F.desc("number"), *_SENT).limit(MAX_ROWS)
 
 
 QUESTIONS = (
@@ -56,9 +56,9 @@ QUESTIONS = (
         "ill_typed",
         "messages",
         ill_typed,
-        most_ill_typed,
+        ill_typed_in_all,
         sum_fold("number", most="last"),
-        whole=ill_typed_in_all,
+        cut=most_ill_typed,
         sums=("number",),
     ),
 )
