@@ -82,3 +82,13 @@ def mined_log(spark, tmp_path_factory):
             said.write_text(json.dumps([done.exit_code, done.stdout, done.stderr]))
     code, out, err = json.loads(said.read_text())
     return directory, SimpleNamespace(exit_code=code, stdout=out, stderr=err)
+
+
+@pytest.fixture(params=["spark", "duckdb"])
+def engine(request, spark, tmp_path):
+    """
+    Each engine that answers questions about messages and sessions.
+    """
+    from tests.mining.engines import InDuckDB, InSpark
+
+    return InSpark() if request.param == "spark" else InDuckDB(spark, tmp_path)

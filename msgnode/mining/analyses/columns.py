@@ -5,6 +5,9 @@ The bins of histograms are fixed, so that sums of different hours can be added i
 for each doubling: a percentile is the upper edge of its bin, at most 4.5 % above the exact value.
 """
 
+from functools import reduce
+from operator import or_
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -56,7 +59,9 @@ REQUESTS = ("create", "read", "delete", "subscribe", "unsubscribe", "execute")
 TYPES = (*REQUESTS, "response", "update", "forward", "open", "re-open", "close", "ping", "message")
 FAILED = ("refused", "no-route")
 
-_MULTICAST = ("/changes", "/registration", "/status")  # at the end
+# The addresses of publications have these inside, or at their end.
+MULTICAST_INSIDE = ("/children/",)
+MULTICAST_ENDS = ("/changes", "/registration", "/status")
 # The group is the domain, without a service of the node before it; nothing for addresses of the node.
 _AUTHORITY = r"^(?!mn:)[A-Za-z][A-Za-z0-9+.-]*://(?:(?:msg-node|registry|idm|qos-broker)\.)?([^/?#]*)"
 _SERVICE = r"^(domain://(?:msg-node|registry|idm|qos-broker)\.[^/]+|mn:|global:)"
@@ -109,10 +114,9 @@ def is_multicast(address: str) -> Column:
     Without a regular expression, for this is asked about every message.
     """
     column = F.col(address)
-    found = column.contains("/children/")
-    for end in _MULTICAST:
-        found |= column.endswith(end)
-    return found
+    found = [column.contains(text) for text in MULTICAST_INSIDE]
+    found += [column.endswith(text) for text in MULTICAST_ENDS]
+    return reduce(or_, found)
 
 
 def is_service(address: str) -> Column:

@@ -10,24 +10,25 @@ The log is shuffled once, by id and addresses, without a join: requests and resp
 sequence, and each response looks back along it. So an address with half of all traffic is still many keys. An
 exchange that may get more responses after the batch is `open`, and the next batch continues it. This includes
 messages that need no response but may get one.
+
+The question is written in SQL, for two engines.
 """
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from msgnode.mining.analyses.columns import (
     HOUR_NANOSECONDS,
+    MULTICAST_ENDS,
+    MULTICAST_INSIDE,
     REQUESTS,
     SECOND_NANOSECONDS,
-    date_of,
-    hour_of_day,
-    is_multicast,
-    quotient,
 )
+from msgnode.mining.execution.dialect import DUCKDB, SPARK, Dialect, in_lower_case
 
 RESPONSE_NANOSECONDS = 120 * SECOND_NANOSECONDS  # responses that come later do not count
 _KEY = ("id", "asker", "asked")
-_OF_REQUEST = ("node", "time", "transaction", "type", "expects", "outcome", "bytes", "record")
+_OF_REQUEST = ("time", "type", "bytes", "outcome", "node", "transaction", "expects", "record")
+_MAY_LACK = ("type", "bytes", "transaction", "record")  # of a request
 # Columns of an exchange that is carried over from the previous batch; lines of the log do not have them.
 _SUMS = ("answers", "first_answer", "last_answer", "again")
 SCHEMA = (
@@ -47,99 +48,118 @@ def exchanges(lines: DataFrame, carried: DataFrame | None, end: int) -> DataFram
 
     `again`: the same request had come less than RESPONSE_NANOSECONDS before.
     """
-    rows = lines.transform(_requests_and_answers)
+    spark = lines.sparkSession
+    rows = spark.sql(_requests_and_answers(SPARK, "{lines}"), lines=lines)
     if carried is not None:
-        rows = rows.unionByName(carried.select(*COLUMNS, F.lit(False).alias("is_answer")))
-    found = rows.transform(_looking_back).transform(_gathered)
-    began = F.col("time")
-    may_go_on = began >= end * HOUR_NANOSECONDS - RESPONSE_NANOSECONDS
-    return found.where(F.expr(TOLD) | may_go_on).select(
-        *COLUMNS,
-        quotient(F.col("first_answer") - began, 1000).alias("first_micros"),
-        quotient(F.col("last_answer") - began, 1000).alias("micros"),
-        may_go_on.alias("open"),
-        date_of(began).alias("date"),
-        hour_of_day(began).alias("hour"),
-    )
+        rows = rows.union(spark.sql(_carried("{carried}"), carried=carried))
+    # This repartition serves both windows and the following grouping, so that there is one shuffle.
+    return spark.sql(_paired(SPARK, "{rows}", end), rows=rows.repartition(*_KEY))
 
 
-def _requests_and_answers(messages: DataFrame) -> DataFrame:
+def exchanges_in_duckdb(carried: bool, end: int) -> str:
+    """
+    The same as a query of DuckDB, of the tables `lines` and, if rows are carried over, `carried`.
+    """
+    rows = _requests_and_answers(DUCKDB, "lines")
+    if carried:
+        rows = f"{rows} UNION ALL {_carried('carried')}"
+    return _paired(DUCKDB, f"({rows})", end)
+
+
+def _requests_and_answers(sql: Dialect, lines: str) -> str:
     """
     The messages that can be part of an exchange, with addresses as in the request.
     """
-    type = F.lower("type")
-    answer = type == "response"
-    arrived = F.col("outcome").isin("delivered", "waiting")
-    usable = F.col("id").isNotNull() & F.col("from").isNotNull() & F.col("to").isNotNull()
-    return messages.where(usable & arrived & (answer | ~is_multicast("to"))).select(
-        "id",
-        F.when(answer, F.col("to")).otherwise(F.col("from")).alias("asker"),
-        F.when(answer, F.col("from")).otherwise(F.col("to")).alias("asked"),
-        "transaction",
-        "node",
-        "time",
-        type.alias("type"),
-        type.isin(*REQUESTS).alias("expects"),
-        "outcome",
-        "bytes",
-        "record",
-        F.lit(0).cast("long").alias("answers"),
-        F.lit(None).cast("long").alias("first_answer"),
-        F.lit(None).cast("long").alias("last_answer"),
-        F.lit(None).cast("boolean").alias("again"),
-        answer.alias("is_answer"),
-    )
+    sender, recipient, answer = sql.name.format("from"), sql.name.format("to"), "lowered = 'response'"
+    multicast = [f"contains({recipient}, '{text}')" for text in MULTICAST_INSIDE]
+    multicast += [sql.ends_with.format(recipient, f"'{text}'") for text in MULTICAST_ENDS]
+    return f"""
+        SELECT id,
+            CASE WHEN {answer} THEN {recipient} ELSE {sender} END AS asker,
+            CASE WHEN {answer} THEN {sender} ELSE {recipient} END AS asked,
+            time, lowered AS type, bytes, outcome, node, transaction,
+            lowered IN {REQUESTS} AS expects, record,
+            CAST(0 AS BIGINT) AS answers, CAST(NULL AS BIGINT) AS first_answer,
+            CAST(NULL AS BIGINT) AS last_answer, CAST(NULL AS BOOLEAN) AS again,
+            {answer} AS is_answer
+        FROM (SELECT *, {in_lower_case("type")} AS lowered FROM {lines})
+        WHERE id IS NOT NULL AND {sender} IS NOT NULL AND {recipient} IS NOT NULL
+            AND outcome IN ('delivered', 'waiting') AND ({answer} OR NOT ({" OR ".join(multicast)}))"""
 
 
-def _looking_back(rows: DataFrame) -> DataFrame:
+def _carried(rows: str) -> str:
+    return f"SELECT {', '.join(COLUMNS)}, FALSE AS is_answer FROM {rows}"
+
+
+def _paired(sql: Dialect, rows: str, end: int) -> str:
     """
-    Each response with its request in `_request`; each request with itself.
-    """
-    order = ("time", "is_answer", "type", "bytes", "outcome")
-    before = Window.partitionBy(*_KEY, "node").orderBy(*order).rowsBetween(Window.unboundedPreceding, -1)
-    anywhere = Window.partitionBy(*_KEY).orderBy(*order, "node").rowsBetween(Window.unboundedPreceding, 0)
-    is_answer, itself = F.col("is_answer"), F.struct(*_OF_REQUEST)
-    request = F.when(~is_answer, itself)
-    # This repartition serves both windows and the following grouping, so that there is one shuffle.
-    rows = rows.repartition(*_KEY).select(
-        "*",
-        F.last(request, ignorenulls=True).over(before).alias("_before"),
-        F.last(request, ignorenulls=True).over(anywhere).alias("_anywhere"),
-    )
-    belongs = (
-        F.when(~is_answer, itself)
-        .when(_may_belong("_before"), F.col("_before"))
-        .when(is_answer & _may_belong("_anywhere"), F.col("_anywhere"))
-    )
-    again = F.coalesce("again", _may_belong("_before"), F.lit(False))
-    return rows.withColumn("_request", belongs).withColumn("again", again)
-
-
-def _may_belong(request: str) -> Column:
-    """
-    Is the request recent, and its transaction, if any, the same?
-    """
-    other = F.col("transaction") != F.col(f"{request}.transaction")
-    return (F.col("time") - F.col(f"{request}.time") <= RESPONSE_NANOSECONDS) & ~F.coalesce(
-        other, F.lit(False)
-    )
-
-
-def _gathered(rows: DataFrame) -> DataFrame:
-    """
-    One row for each exchange. Two requests at the same instant are two lines but one exchange.
+    Each response with the request before it, in `_request`; each request with itself. Then one row for each
+    exchange. Two requests at the same instant are two lines but one exchange.
 
     The fields of the request are part of the key: a minimum of texts would need one more sort.
     """
-    request = ~F.col("is_answer")
-    answered_at = F.when(F.col("is_answer"), F.col("time"))
-    return (
-        rows.where("_request is not null")
-        .groupBy(*_KEY, *[F.col(f"_request.{name}").alias(name) for name in _OF_REQUEST])
-        .agg(
-            (F.sum("answers") + F.sum(F.col("is_answer").cast("long"))).alias("answers"),
-            F.min(F.coalesce("first_answer", answered_at)).alias("first_answer"),
-            F.max(F.coalesce("last_answer", answered_at)).alias("last_answer"),
-            F.max(F.when(request, F.col("again"))).alias("again"),
+    itself = _request(sql)
+    request = f"max(CASE WHEN NOT is_answer THEN {itself} END)"
+    order = ", ".join(
+        f"{name} NULLS FIRST"
+        for name in ("time", "is_answer", "type", "bytes", "outcome", "transaction", "record")
+    )
+    key, began, may_go_on = (
+        ", ".join(_KEY),
+        "time",
+        f"time >= {end * HOUR_NANOSECONDS - RESPONSE_NANOSECONDS}",
+    )
+    return f"""
+        WITH looking_back AS (
+            SELECT *, {request} OVER before AS _before, {request} OVER anywhere AS _anywhere FROM {rows}
+            WINDOW before AS (
+                PARTITION BY {key}, node ORDER BY {order}
+                ROWS BETWEEN UNBOUNDED PRECEDING AND {sql.row_before}
+            ), anywhere AS (
+                PARTITION BY {key} ORDER BY {order}, node NULLS FIRST
+                ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            )
+        ), belonging AS (
+            SELECT {key}, time AS came, is_answer, answers, first_answer, last_answer,
+                coalesce(again, {_may_belong("_before")}, FALSE) AS again,
+                CASE WHEN NOT is_answer THEN {itself}
+                    WHEN {_may_belong("_before")} THEN _before
+                    WHEN is_answer AND {_may_belong("_anywhere")} THEN _anywhere END AS _request
+            FROM looking_back
+        ), found AS (
+            SELECT {key}, {", ".join(f"_request.{name} AS {name}" for name in _OF_REQUEST)},
+                CAST(sum(answers) + sum(CAST(is_answer AS BIGINT)) AS BIGINT) AS answers,
+                min(coalesce(first_answer, CASE WHEN is_answer THEN came END)) AS first_answer,
+                max(coalesce(last_answer, CASE WHEN is_answer THEN came END)) AS last_answer,
+                max(CASE WHEN NOT is_answer THEN again END) AS again
+            FROM belonging WHERE _request IS NOT NULL
+            GROUP BY {key}, {", ".join(f"_request.{name}" for name in _OF_REQUEST)}
         )
+        SELECT {", ".join(COLUMNS)},
+            {sql.quotient.format(f"first_answer - {began}", 1000)} AS first_micros,
+            {sql.quotient.format(f"last_answer - {began}", 1000)} AS micros,
+            {may_go_on} AS open, {sql.day(began)} AS date, {sql.hour(began)} AS hour
+        FROM found WHERE {TOLD} OR {may_go_on}"""
+
+
+def _request(sql: Dialect) -> str:
+    """
+    A request as a struct, of which the largest is the last in the order of the windows. Engines differ in
+    whether null is the least or the largest, so what is null comes first by a field of its own.
+    """
+    fields = {}
+    for name in _OF_REQUEST:
+        if name in _MAY_LACK:
+            fields[f"has_{name}"] = f"{name} IS NOT NULL"
+        fields[name] = name
+    return sql.struct_of(fields)
+
+
+def _may_belong(request: str) -> str:
+    """
+    Is the request recent, and its transaction, if any, the same?
+    """
+    return (
+        f"(time - {request}.time <= {RESPONSE_NANOSECONDS} "
+        f"AND NOT coalesce(transaction != {request}.transaction, FALSE))"
     )

@@ -61,6 +61,13 @@ class OwnRows:
             self._changing.clear()
         return Path(self._directory.name)
 
+    def at_hand(self, name: str, schema: StructType, table: Any) -> DataFrame:
+        """
+        A query for the present rows of a name, from a table of Arrow.
+        """
+        rows = [{key: value for key, value in row.items() if value is not None} for row in table.to_pylist()]
+        return self.query(name, schema, rows)
+
     def constant(self, schema: StructType, rows: Sequence[dict[str, Any]]) -> DataFrame:
         """
         A query for rows that do not change. Spark plans it with less than a file of them.

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from msgnode.mining.analyses import exchanges, session_lifetimes
+from msgnode.mining.analyses import exchanges
 from msgnode.mining.analyses.analysis import Analysis, Source
 from msgnode.mining.execution.gathering import gather, in_parallel
 from msgnode.mining.execution.kept_plans import forget, planned_once, where
@@ -18,6 +18,7 @@ from msgnode.mining.execution.planning import in_one_partition, on_one_machine
 from msgnode.mining.pipeline.checkpoint import Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Tail
 from msgnode.mining.pipeline.delta import transaction
+from msgnode.mining.pipeline.follow_up import SCHEMAS, FollowUp, schema_of
 from msgnode.mining.pipeline.line_store import LineStore, Say, Step
 from msgnode.mining.pipeline.output import (
     FEW_BYTES,
@@ -31,6 +32,7 @@ from msgnode.mining.report.units import count
 
 Sums = Callable[[DataFrame, DataFrame], dict[str, DataFrame]]  # of messages and exchanges
 _WHERE = [StructField("date", StringType()), StructField("hour", IntegerType())]
+_NUMBER = [StructField("batch", IntegerType())]
 _STORED: tuple[Source, ...] = ("lines", "exchanges", "lives")
 _VALID = "kind != 'bad'"
 _TASK_BYTES = 256 * 1024 * 1024  # of the log, for one task that merges batches
@@ -64,6 +66,7 @@ class Batches:
         self._say = say
         self._few_bytes = few_bytes
         self._store = LineStore(spark, output, steps, self._line, say)
+        self._follow_up = FollowUp(spark, output, self, say)
         self._held: list[Batch] = []  # whose rows are in memory
         self._held_rows: list[DataFrame] = []
 
@@ -85,7 +88,7 @@ class Batches:
         whole = [file for file in files if not (growing and file.may_grow)]
         once = _transaction(batch, before)
         self._store.store(batch, batch.number, whole, tails, once)
-        self._follow_up(batch, before, once)
+        self._follow_up.store(batch, before, once)
 
     def append(self, batch: Batch, tails: list[Tail], before: Batch | None) -> None:
         """
@@ -95,16 +98,7 @@ class Batches:
         self._say(f"reading what was added to {count(len(tails), 'file')}, {_mebibytes(size)}")
         once = _transaction(batch, before)
         self._store.store(batch, batch.pieces[-1], [], tails, once)
-        self._follow_up(batch, before, once)
-
-    def _follow_up(self, batch: Batch, before: Batch | None, once: str) -> None:
-        messages, events = self._of_kind([batch], "message"), self._of_kind([batch], "session")
-        self._say("pairing requests and answers")
-        found = exchanges.exchanges(messages, self._going_on("exchanges", before), batch.end)
-        self._output.write(found, "exchanges", batch.number, "open", "date", once=once)
-        self._say("following sessions")
-        lived = session_lifetimes.session_lifetimes(events, self._going_on("lives", before), batch.end)
-        self._output.write(lived, "lives", batch.number, "open", "date", once=once)
+        self._follow_up.store(batch, before, once)
 
     def sum_up(self, number: int, batches: list[Batch]) -> None:
         """
@@ -119,26 +113,66 @@ class Batches:
         """
         The stored rows of these batches, for the analyses; of `last` also what is open.
         """
-        told = "not open" if last is None else f"(not open or batch = {last.number})"
+        settled = _settled(last)
         return _by_kind(
-            where(self._stored(batches), _VALID),  # the files are listed once
-            where(self._rows("exchanges", batches), f"{told} and ({exchanges.TOLD})"),
-            where(self._rows("lives", batches), told),
+            where(self.stored_lines(batches), _VALID),  # the files are listed once
+            where(self.stored_rows("exchanges", batches), f"{settled} and ({exchanges.TOLD})"),
+            where(self.stored_rows("lives", batches), settled),
         )
 
     def _in_memory(self, batches: list[Batch], last: Batch | None) -> dict[Source, DataFrame]:
         """
         The same for all analyses. Few rows are read once: to open the files for each analysis costs more.
         """
-        found = self._sources(batches, last)
         self.let_go()
         if not self._few(batches):
-            return found
-        rows = self._output.own.in_memory({name: found[name] for name in _STORED}, keep=last is not None)
+            return self._sources(batches, last)
+        # In the first look, what Spark reads with has to be loaded sooner or later.
+        again = last is not None and self._output.own.looks > 1
+        rows = self._read_here(batches, last) if again else None
+        if rows is None:
+            found = self._sources(batches, last)
+            rows = self._output.own.in_memory({name: found[name] for name in _STORED}, keep=last is not None)
         if last is None:  # a part is summed up once
             return _kinds(*rows)
         self._held, self._held_rows = batches, rows
         return _by_kind(*rows)
+
+    def _read_here(self, batches: list[Batch], last: Batch | None) -> list[DataFrame] | None:
+        """
+        The stored rows of these batches, as in `_sources`, read without Spark; None if it has to read them.
+        """
+        if not self._output.local_place("lines"):
+            return None
+        try:  # a cluster does without these
+            from msgnode.mining.execution.local_query import NotAnswered, read
+            from msgnode.mining.pipeline.local_rows import local_rows
+        except ModuleNotFoundError:
+            return None
+
+        numbers = [batch.number for batch in batches]
+        pieces = [piece for batch in batches for piece in batch.pieces]
+        settled = _settled(last)
+        asked: list[tuple[Source, list[int], StructType, str]] = [
+            ("lines", pieces, StructType([*self._line.fields, *_NUMBER]), _VALID),
+            (
+                "exchanges",
+                numbers,
+                schema_of("exchanges"),
+                f"{settled} and ({exchanges.TOLD})",
+            ),
+            ("lives", numbers, schema_of("lives"), settled),
+        ]
+        found = []
+        try:
+            for name, of, schema, condition in asked:
+                rows = local_rows(self._output, name, of, schema, self.since)
+                table = read(f"SELECT * FROM {name} WHERE {condition}", {name: rows})
+                found.append(self._output.own.at_hand(name, schema, table))
+        except NotAnswered as why:
+            self._say(f"Spark reads these rows, for DuckDB does not: {why}")
+            return None
+        return found
 
     def _few(self, batches: list[Batch]) -> bool:
         return on_one_machine(self._spark) and sum(batch.bytes for batch in batches) <= self._few_bytes
@@ -156,12 +190,12 @@ class Batches:
         self._say(f"merging {len(batches)} batches of a day")
         tasks = 1 + one.bytes // _TASK_BYTES
         self._output.write(
-            self._stored(batches).drop("batch").coalesce(tasks), "lines", one.number, "kind", "date"
+            self.stored_lines(batches).drop("batch").coalesce(tasks), "lines", one.number, "kind", "date"
         )
         for name, by in (("exchanges", ("open", "date")), ("lives", ("open", "date"))):
             # Rows that were open in a batch are in the following one, too.
             final = ~F.col("open") | (F.col("batch") == batches[-1].number)
-            rows = self._rows(name, batches).where(final).drop("batch")
+            rows = self.stored_rows(name, batches).where(final).drop("batch")
             self._output.write(rows.coalesce(tasks), name, one.number, *by)
         if one.bad:
             self._output.write_text(self._store.aside(batches).coalesce(1), "_bad", one.number)
@@ -170,7 +204,7 @@ class Batches:
         """
         Count the lines of a batch of which some days were removed, and store its invalid lines again.
         """
-        batch.lines = where(self._stored([batch]), _VALID).count()
+        batch.lines = where(self.stored_lines([batch]), _VALID).count()
         if batch.bad:
             named = F.regexp_extract("path", r"-(\d{8}T\d{2})\.jsonl", 1)
             since = time.strftime("%Y%m%dT%H", time.gmtime(self.since * 3600))
@@ -257,7 +291,7 @@ class Batches:
         All valid lines of these batches, of all kinds.
         """
         stored = self._not_held(batches)
-        found = [where(self._stored(stored), _VALID)] if stored else []
+        found = [where(self.stored_lines(stored), _VALID)] if stored else []
         return _united(self._in_one, *found, *(self._held_rows[:1] if len(stored) < len(batches) else ()))
 
     def sources(self, batches: list[Batch]) -> dict[Source, DataFrame]:
@@ -315,23 +349,20 @@ class Batches:
         rows = self._output.read(f"parts/{question.kept}", [part.number for part in parts], schema)
         return self._kept_days(_without_batch(rows))
 
-    def _stored(self, batches: list[Batch]) -> DataFrame:
+    def stored_lines(self, batches: list[Batch]) -> DataFrame:
         pieces = [piece for batch in batches for piece in batch.pieces]
         return self._kept_days(self._output.read("lines", pieces, self._line))
 
-    def _of_kind(self, batches: list[Batch], kind: str) -> DataFrame:
-        return self._stored(batches).where(F.col("kind") == kind)
-
-    def _rows(self, name: str, batches: list[Batch]) -> DataFrame:
-        schema = exchanges.SCHEMA if name == "exchanges" else session_lifetimes.SCHEMA
-        rows = self._output.read(name, [batch.number for batch in batches], schema)
+    def stored_rows(self, name: str, batches: list[Batch]) -> DataFrame:
+        rows = self._output.read(name, [batch.number for batch in batches], SCHEMAS[name])
         return self._kept_days(rows)
 
     def _kept_days(self, rows: DataFrame) -> DataFrame:
         return _united(self._in_one, where(rows, f"date >= '{date(self.since)}'") if self.since else rows)
 
-    def _going_on(self, name: str, before: Batch | None) -> DataFrame | None:
-        return None if before is None else self._rows(name, [before]).where("open")
+
+def _settled(last: Batch | None) -> str:
+    return "not open" if last is None else f"(not open or batch = {last.number})"
 
 
 def _kinds(lines: DataFrame, exchanges: DataFrame, lives: DataFrame) -> dict[Source, DataFrame]:

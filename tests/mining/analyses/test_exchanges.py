@@ -2,6 +2,8 @@
 Requests and their answers, on logs of a few lines.
 """
 
+import pytest
+
 from msgnode.mining.analyses import latency
 from msgnode.mining.analyses.exchanges import TOLD, exchanges
 from tests.mining.rows import ANN, BOB, FIRST, SECOND, log, message, table
@@ -17,9 +19,17 @@ def answer(seconds, id="1", **more):
     return message(seconds, BOB, ANN, type="response", id=id, **more)
 
 
-def paired(spark, *lines, carried=None, end=1):
-    found = exchanges(log(spark, *lines), carried, FIRST + end)
-    return table(found.orderBy("time", "node", "id"), *_COLUMNS)
+@pytest.fixture
+def paired(spark, engine):
+    """
+    The exchanges of some lines.
+    """
+
+    def paired(*lines):
+        found = engine.exchanges(log(spark, *lines), None, FIRST + 1)
+        return table(found.orderBy("time", "node", "id"), *_COLUMNS)
+
+    return paired
 
 
 class TestPairing:
@@ -27,11 +37,11 @@ class TestPairing:
     Which answer belongs to which request.
     """
 
-    def test_answer_has_the_id_of_its_request_and_its_addresses(self, spark):
+    def test_answer_has_the_id_of_its_request_and_its_addresses(self, paired):
         """
         An answer has the id of its request and its addresses turned round; case does not matter.
         """
-        found = paired(spark, ask(1), answer(1.25) | {"type": "RESPONSE"})
+        found = paired(ask(1), answer(1.25) | {"type": "RESPONSE"})
 
         assert [("1", "mn1", 1, 250_000, 250_000, False, False)] == found
 
@@ -44,29 +54,29 @@ class TestPairing:
 
         assert (1, 2) == (plan.count("Exchange "), plan.count("Sort ["))
 
-    def test_strangers(self, spark):
+    def test_strangers(self, paired):
         """
         Another id, another asker and an answer before the request belong to nothing.
         """
         other = message(2, BOB, "hyperty://c.example/eve", type="response")
 
-        found = paired(spark, answer(0.5), ask(1), answer(2, "2"), other)
+        found = paired(answer(0.5), ask(1), answer(2, "2"), other)
 
         assert [("1", "mn1", 0, None, None, False, False)] == found
 
-    def test_request_may_get_several_answers(self, spark):
+    def test_request_may_get_several_answers(self, paired):
         """
         A request may get several answers; all but the last are provisional.
         """
-        found = paired(spark, ask(1), answer(2), answer(3), answer(4))
+        found = paired(ask(1), answer(2), answer(3), answer(4))
 
         assert [("1", "mn1", 3, 1_000_000, 3_000_000, False, False)] == found
 
-    def test_id_again(self, spark):
+    def test_id_again(self, paired):
         """
         An id that is used again begins a new exchange, and each answer belongs to the latest request.
         """
-        found = paired(spark, ask(1), answer(2), ask(3), answer(3.5), ask(500), answer(501))
+        found = paired(ask(1), answer(2), ask(3), answer(3.5), ask(500), answer(501))
 
         assert [
             ("1", "mn1", 1, 1_000_000, 1_000_000, False, False),
@@ -74,12 +84,11 @@ class TestPairing:
             ("1", "mn1", 1, 1_000_000, 1_000_000, False, False),
         ] == found
 
-    def test_answer_of_another_transaction_pairs_with_nothing(self, spark):
+    def test_answer_of_another_transaction_pairs_with_nothing(self, paired):
         """
         An answer of another transaction belongs to nothing, one without a transaction as ever.
         """
         found = paired(
-            spark,
             ask(1, transaction="a"),
             ask(2, transaction="b"),
             answer(3, transaction="a"),
@@ -94,29 +103,29 @@ class TestPairing:
             (answers, again) for _, _, answers, _, _, again, _ in found
         ]
 
-    def test_transaction_again(self, spark):
+    def test_transaction_again(self, paired):
         """
         The same id in the same transaction is the same request once more.
         """
-        found = paired(spark, ask(1, transaction="a"), ask(2, transaction="a"), answer(3, transaction="a"))
+        found = paired(ask(1, transaction="a"), ask(2, transaction="a"), answer(3, transaction="a"))
 
         assert [(0, False), (1, True)] == [(answers, again) for _, _, answers, _, _, again, _ in found]
 
-    def test_answer_after_two_minutes_pairs_with_nothing(self, spark):
+    def test_answer_after_two_minutes_pairs_with_nothing(self, paired):
         """
         An answer after two minutes belongs to nothing.
         """
-        assert [0] == [row[2] for row in paired(spark, ask(1), answer(121.5))]
-        assert [1] == [row[2] for row in paired(spark, ask(1), answer(120.5))]
+        assert [0] == [row[2] for row in paired(ask(1), answer(121.5))]
+        assert [1] == [row[2] for row in paired(ask(1), answer(120.5))]
 
-    def test_each_node_has_its_own_exchange(self, spark):
+    def test_each_node_has_its_own_exchange(self, paired):
         """
         Each node's view of a request is one exchange; an answer that came only to another node counts.
         """
         seen = [ask(1), ask(1.1, node="mn2"), answer(1.5, node="mn2"), answer(1.6)]
         crossed = [ask(9, "2"), answer(9.5, "2", node="mn2")]
 
-        found = paired(spark, *seen, *crossed)
+        found = paired(*seen, *crossed)
 
         assert [
             ("1", "mn1", 1, 600_000, 600_000, False, False),
@@ -124,12 +133,11 @@ class TestPairing:
             ("2", "mn1", 1, 500_000, 500_000, False, False),
         ] == found
 
-    def test_not_expected(self, spark):
+    def test_not_expected(self, paired):
         """
         Refused requests, publications and updates expect nothing; an update that was answered counts.
         """
         found = paired(
-            spark,
             ask(1, outcome="refused"),
             message(2, to=f"{ANN}/changes", type="read", id="2"),
             message(3, id="3"),
@@ -154,7 +162,7 @@ class TestPairing:
         assert 1 == plan.count("Exchange hashpartitioning")
         assert "Join" not in plan
 
-    def test_however_a_log_is_cut_at_the_hour_the_exchanges(self, spark):
+    def test_however_a_log_is_cut_at_the_hour_the_exchanges(self, spark, engine):
         """
         However a log is cut at the hour, the exchanges are those of one run.
         """
@@ -171,12 +179,12 @@ class TestPairing:
         first = [line for line in lines if line["hour"] == 0]
         second = [line for line in lines if line["hour"] == 1]
 
-        before = exchanges(log(spark, *first), None, FIRST + 1)
-        after = exchanges(log(spark, *second), before.where("open"), FIRST + 2)
+        before = engine.exchanges(log(spark, *first), None, FIRST + 1)
+        after = engine.exchanges(log(spark, *second), before.where("open"), FIRST + 2)
         settled = before.where("not open").union(after).where(TOLD)
 
         columns = ("id", "time", "node", "answers", "micros", "again", "date", "hour")
-        whole = exchanges(log(spark, *lines), None, FIRST + 2)
+        whole = engine.exchanges(log(spark, *lines), None, FIRST + 2)
         assert sorted(table(whole, *columns)) == sorted(table(settled, *columns))
         assert 7 == before.where("open").count()
 
@@ -220,7 +228,11 @@ class TestLatency:
         rows = made(spark, ("1", BOB, 0, None), ("2", BOB, 1, 5), ("3", ANN, 0, None), ("4", BOB, 0, None))
 
         found = table(
-            latency.most_unanswered(latency.unanswered(rows)), "address", "requests", "unanswered", "last.id"
+            latency.most_unanswered(latency.unanswered_in_all(latency.unanswered(rows))),
+            "address",
+            "requests",
+            "unanswered",
+            "last.id",
         )
 
         assert [(BOB, 3, 2, "4"), (ANN, 1, 1, "3")] == found

@@ -2,6 +2,8 @@
 The lives of sessions, on logs of a few events.
 """
 
+import pytest
+
 from msgnode.mining.analyses import sessions
 from msgnode.mining.analyses.session_lifetimes import session_lifetimes
 from tests.mining.rows import FIRST, SECOND, START, event, log, table
@@ -10,9 +12,17 @@ _COLUMNS = ("session", "ended", "length", "attached", "superseded", "aways", "aw
 ONE = "runtime://a.example/1"
 
 
-def lived(spark, *lines, carried=None, end=1):
-    found = session_lifetimes(log(spark, *lines), carried, FIRST + end)
-    return table(found.orderBy("session", "began"), *_COLUMNS)
+@pytest.fixture
+def lived(spark, engine):
+    """
+    The lives of sessions in some lines.
+    """
+
+    def lived(*lines):
+        found = engine.lives(log(spark, *lines), None, FIRST + 1)
+        return table(found.orderBy("session", "began"), *_COLUMNS)
+
+    return lived
 
 
 class TestLives:
@@ -20,12 +30,11 @@ class TestLives:
     From the first event to the last.
     """
 
-    def test_life_from_opened_to_closed(self, spark):
+    def test_life_from_opened_to_closed(self, lived):
         """
         A life from opened to closed, with an absence.
         """
         found = lived(
-            spark,
             event(1, "opened"),
             event(1, "attached"),
             event(10, "detached"),
@@ -35,12 +44,11 @@ class TestLives:
 
         assert [(ONE, "closed", 19 * SECOND, 2, 0, 1, 5 * SECOND, True, False)] == found
 
-    def test_superseded_connection_is_no_absence(self, spark):
+    def test_superseded_connection_is_no_absence(self, lived):
         """
         A connection that is superseded leaves the session attached: nobody is away.
         """
         found = lived(
-            spark,
             event(1, "opened"),
             event(1, "attached"),
             event(5, "attached"),
@@ -51,26 +59,24 @@ class TestLives:
 
         assert [(ONE, "expired", 89 * SECOND, 2, 1, 1, 81 * SECOND, True, False)] == found
 
-    def test_life_without_an_end_is_counted_to_the_end(self, spark):
+    def test_life_without_an_end_is_counted_to_the_end(self, lived):
         """
         A life without an end is counted to the end of the log; one without a beginning is not whole.
         """
-        found = lived(spark, event(600, "attached"))
+        found = lived(event(600, "attached"))
 
         assert [(ONE, None, 3000 * SECOND, 1, 0, 0, 0, False, True)] == found
 
-    def test_session_that_is_opened_once_more_without_an_end(self, spark):
+    def test_session_that_is_opened_once_more_without_an_end(self, lived):
         """
         A session that is opened once more without an end was lost by its node.
         """
-        found = lived(
-            spark, event(1, "opened"), event(2, "attached"), event(9, "opened"), event(10, "closed")
-        )
+        found = lived(event(1, "opened"), event(2, "attached"), event(9, "opened"), event(10, "closed"))
 
         assert ["lost", "closed"] == [row[1] for row in found]
         assert [SECOND, SECOND] == [row[2] for row in found]
 
-    def test_however_a_log_is_cut_at_the_hour_the_lives(self, spark):
+    def test_however_a_log_is_cut_at_the_hour_the_lives(self, spark, engine):
         """
         However a log is cut at the hour, the lives are those of one run.
         """
@@ -84,11 +90,11 @@ class TestLives:
         first = [line for line in lines if line["hour"] == 0]
         second = [line for line in lines if line["hour"] == 1]
 
-        before = session_lifetimes(log(spark, *first), None, FIRST + 1)
-        after = session_lifetimes(log(spark, *second), before.where("open"), FIRST + 2)
+        before = engine.lives(log(spark, *first), None, FIRST + 1)
+        after = engine.lives(log(spark, *second), before.where("open"), FIRST + 2)
         settled = before.where("not open").union(after)
 
-        whole = session_lifetimes(log(spark, *lines), None, FIRST + 2)
+        whole = engine.lives(log(spark, *lines), None, FIRST + 2)
         assert sorted(table(whole, *_COLUMNS), key=str) == sorted(table(settled, *_COLUMNS), key=str)
 
 

@@ -1,0 +1,127 @@
+"""
+Queries of Parquet files by DuckDB.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from msgnode.mining.execution.local_query import NotAnswered, StoredFiles, StoredRows, read, store
+
+TYPES = {"n": "bigint", "word": "string", "day": "string"}
+
+
+def stored(path: Path, **columns: list[object]) -> StoredFiles:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+    return StoredFiles([path], {"day": "2026-07-31"})
+
+
+def rows(query: str, *parts: StoredFiles) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = read(query, {"rows": StoredRows(TYPES, parts)}).to_pylist()
+    return found
+
+
+def test_column_that_an_older_file_lacks_is_null(tmp_path: Path) -> None:
+    """
+    A column that an older file lacks is null, also if all lack it, and other columns are ignored.
+    """
+    older, newer = stored(tmp_path / "1", n=[1]), stored(tmp_path / "2", n=[2], word=["a"], other=[True])
+
+    assert [{"n": 1, "word": None, "day": "2026-07-31"}] == rows("SELECT * FROM rows", older)
+    assert [(1, None), (2, "a")] == [
+        (row["n"], row["word"]) for row in rows("SELECT * FROM rows ORDER BY n", older, newer)
+    ]
+
+
+def test_no_files_are_no_rows() -> None:
+    """
+    Without files there are no rows, and the types are known.
+    """
+    assert [] == rows("SELECT n + 1, word || '' FROM rows")
+
+
+def test_directory_may_have_any_name(tmp_path: Path) -> None:
+    """
+    The name of a directory may have quotes, characters of a pattern, and the form of a partition.
+    """
+    directory = tmp_path / "day=it's [ab]*? {x}"
+    part = stored(directory / "1.parquet", n=[1])
+    stored(tmp_path / "day=it's a {x}" / "1.parquet", n=[2])
+    store("SELECT * FROM rows", {"rows": StoredRows(TYPES, [part])}, directory / "out", ["day"], tmp_path, 1)
+
+    assert [{"n": 1, "word": None, "day": "2026-07-31"}] == rows("SELECT * FROM rows", part)
+    [written] = (directory / "out" / "day=2026-07-31").iterdir()
+    assert [1] == pq.ParquetFile(written).read()["n"].to_pylist()
+
+
+def test_query_without_rows_leaves_an_empty_directory(tmp_path: Path) -> None:
+    """
+    A query without rows leaves a directory without files.
+    """
+    store("SELECT * FROM rows", {"rows": StoredRows(TYPES, [])}, tmp_path / "out", ["day"], tmp_path, 1)
+
+    assert [] == list((tmp_path / "out").iterdir())
+
+
+def test_backslash_in_a_path_is_left_to_spark(tmp_path: Path) -> None:
+    """
+    DuckDB takes a backslash for a slash: nothing is written to such a path, nor beside it.
+    """
+    (tmp_path / "a" / "b").mkdir(parents=True)
+
+    with pytest.raises(NotAnswered, match="backslash"):
+        store("SELECT * FROM rows", {"rows": StoredRows(TYPES, [])}, tmp_path / "a\\b", ["day"], tmp_path, 1)
+
+    assert [] == list((tmp_path / "a" / "b").iterdir())
+
+
+def test_file_that_cannot_be_read_is_left_to_spark(tmp_path: Path) -> None:
+    """
+    A file that is no Parquet is left to Spark, with DuckDB's sentence.
+    """
+    part = stored(tmp_path / "1.parquet", n=[1])
+    part.files[0].write_bytes(b"no Parquet")
+
+    with pytest.raises(NotAnswered, match=r"1\.parquet"):
+        rows("SELECT * FROM rows", part)
+
+
+def test_signal_ends_a_query() -> None:
+    """
+    Ctrl-C ends a query, and is no answer of DuckDB.
+    """
+    code = (
+        "import os, signal, threading\n"
+        "from msgnode.mining.execution.local_query import read\n"
+        "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "try:\n"
+        "    read(\"SELECT 1 FROM range(10_000_000_000) AS many(i) WHERE md5(i::VARCHAR) = 'a'\", {})\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+    assert ("interrupted\n", "") == (done.stdout, done.stderr)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small file system")
+def test_full_disk_is_an_error_of_the_system(tmp_path: Path) -> None:
+    """
+    A full disk is an error of the operating system, not of the query.
+    """
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", small], check=False).returncode:
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        query = "SELECT hash(n) AS n, md5(n::VARCHAR) AS word, 'a' AS day FROM range(100000) AS many(n)"
+        with pytest.raises(OSError, match="No space left"):
+            store(query, {}, small / "out", ["day"], tmp_path, 1)
+    finally:
+        subprocess.run(["umount", small], check=True)
