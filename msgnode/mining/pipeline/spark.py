@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import JavaClass, JavaMember  # type: ignore[import-untyped]
+from pyspark import SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from msgnode.mining.execution import kept_plans, planning
+from msgnode.mining.execution.class_archive import ClassArchive
 from msgnode.mining.reading.log_files import Unreadable
 
 JAVA = 17
@@ -53,12 +55,13 @@ _CLASSES = (
 )
 
 
-def check_java() -> None:
+def checked_java() -> str:
     """
-    Raise Unreadable, with what to install, unless there is a Java that Spark can use.
+    The version of the Java that Spark will use, in Java's words; "" under spark-submit. Unreadable, with what
+    to install, if there is none.
     """
     if _UNDER_SUBMIT in os.environ:
-        return
+        return ""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin/java")) if home else shutil.which("java")
     remedy = f"install it (apt-get install openjdk-{JAVA}-jre-headless) or set JAVA_HOME"
@@ -72,33 +75,48 @@ def check_java() -> None:
     number = version.partition(".")[0].partition("-")[0]
     if number.isdigit() and int(number) < JAVA:
         raise Unreadable(f"Spark needs Java {JAVA} or later, and {java} is {version}; {remedy}")
+    return said
 
 
 @contextmanager
 def session(
-    verbose: bool = False, places: Sequence[str] = (), conf: Sequence[str] = ()
+    verbose: bool = False, places: Sequence[str] = (), conf: Sequence[str] = (), class_archive: str = ""
 ) -> Iterator[SparkSession]:
     """
     A Spark session, which ends with the block, unless one was running before.
 
     `places` are the directories that it will read: their size decides on memory and compilers. `conf` are
-    settings of Spark, as `NAME=VALUE`, which take precedence.
+    settings of Spark, as `NAME=VALUE`, which take precedence. `class_archive` is a directory for an
+    archive of Java's classes; without it there is none.
     """
-    check_java()
+    java = checked_java()
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
         return
     settings = local_settings(places, conf)
+    archive = None
+    if class_archive and not java:
+        raise Unreadable("--class-archive is for runs on one machine, not under spark-submit")
+    # A run without a log loads few classes.
+    if class_archive and places and _bytes_in(places[0]):
+        archive = ClassArchive(class_archive, f"{java}\n{settings.get(_CLASS_PATH, '')}", _jars())
+        settings[_JAVA] = f"{settings.get(_JAVA, '')} {archive.java_options}".strip()
     with as_file(files("msgnode.mining") / "assets/log4j2.properties") as quiet:
         spark = _started(settings, None if verbose else quiet)
     if not verbose:
         spark.sparkContext.setLogLevel("ERROR")
+    is_complete = False
     try:
         yield spark
+        is_complete = True
     finally:
         kept_plans.forget()
+        gateway: Any = spark.sparkContext._gateway
         spark.stop()
+        if archive is not None and not archive.is_there:
+            SparkContext._gateway = SparkContext._jvm = None
+            archive.keep(gateway.proc, is_complete)
 
 
 def local_settings(places: Sequence[str], conf: Sequence[str] = ()) -> dict[str, str]:
@@ -143,6 +161,7 @@ def _settings(size: int) -> dict[str, str]:
     The settings of a local run for so many bytes of the log.
 
     Few rows are done before compiled code has paid for its compilation, and one partition is enough for them.
+    A small nursery needs less memory, and what is collected there does not take longer.
     """
     cores = min(os.cpu_count() or 1, MAX_CORES)
     java = "-XX:+UseSerialGC -Xss4m -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
@@ -168,7 +187,7 @@ def _settings(size: int) -> dict[str, str]:
             "spark.driver.memory": "512m",
             # Calls by reflection are few, and each class that Java makes for one costs more than it saves.
             "spark.driver.extraJavaOptions": (
-                f"{java} -XX:TieredStopAtLevel=1 -Dsun.reflect.inflationThreshold={2**31 - 1}"
+                f"{java} -Xmn64m -XX:TieredStopAtLevel=1 -Dsun.reflect.inflationThreshold={2**31 - 1}"
             ),
             **planning.SETTINGS,
             # Many small files are one task, and are listed without one.
@@ -179,7 +198,8 @@ def _settings(size: int) -> dict[str, str]:
     return settings | {
         "spark.master": f"local[{cores}]",
         "spark.driver.memory": "2g" if large else "1g",
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC" if large else java,
+        # With larger methods inside of others, the second compiler takes twice as long, and gains nothing.
+        "spark.driver.extraJavaOptions": f"{'-XX:+UseParallelGC' if large else java} -XX:FreqInlineSize=100",
         "spark.sql.shuffle.partitions": str(8 * cores if large else 2 * cores),
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     }
@@ -211,9 +231,12 @@ def _first_jars() -> str:
     """
     A class path with the jars of Spark that most classes are from.
     """
-    found = _find_spark_home()
-    jars = sorted(Path(found, "jars").glob("*.jar"))
+    jars = _jars()
     return os.pathsep.join(str(jar) for name in _FIRST_JARS for jar in jars if jar.name.startswith(name))
+
+
+def _jars() -> list[Path]:
+    return sorted(Path(_find_spark_home(), "jars").glob("*.jar"))
 
 
 class _KnownClass(JavaClass):  # type: ignore[misc]
