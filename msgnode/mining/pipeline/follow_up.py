@@ -109,6 +109,7 @@ class FollowUp:
             from msgnode.mining.execution import local_query
             from msgnode.mining.pipeline.local_rows import local_rows
         except ModuleNotFoundError:
+            self._say("Spark does that, which takes longer, for DuckDB is not installed: pip install duckdb")
             return False
         self._output.delete(question.name, batch.number)
         into = Path(place, f"batch={batch.number}")
