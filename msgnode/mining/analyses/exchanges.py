@@ -22,6 +22,7 @@ from msgnode.mining.analyses.columns import (
     MULTICAST_INSIDE,
     REQUESTS,
     SECOND_NANOSECONDS,
+    TYPES,
 )
 from msgnode.mining.execution.dialect import DUCKDB, SPARK, Dialect, in_lower_case
 
@@ -71,6 +72,8 @@ def _requests_and_answers(sql: Dialect, lines: str) -> str:
     The messages that can be part of an exchange, with addresses as in the request.
     """
     sender, recipient, answer = sql.name.format("from"), sql.name.format("to"), "lowered = 'response'"
+    # Most are in lower case already, and to find that out costs less than to write them so.
+    lowered = f"CASE WHEN type IN {TYPES} THEN type ELSE {in_lower_case('type')} END"
     multicast = [f"contains({recipient}, '{text}')" for text in MULTICAST_INSIDE]
     multicast += [sql.ends_with.format(recipient, f"'{text}'") for text in MULTICAST_ENDS]
     return f"""
@@ -82,7 +85,7 @@ def _requests_and_answers(sql: Dialect, lines: str) -> str:
             CAST(0 AS BIGINT) AS answers, CAST(NULL AS BIGINT) AS first_answer,
             CAST(NULL AS BIGINT) AS last_answer, CAST(NULL AS BOOLEAN) AS again,
             {answer} AS is_answer
-        FROM (SELECT *, {in_lower_case("type")} AS lowered FROM {lines})
+        FROM (SELECT *, {lowered} AS lowered FROM {lines})
         WHERE id IS NOT NULL AND {sender} IS NOT NULL AND {recipient} IS NOT NULL
             AND outcome IN ('delivered', 'waiting') AND ({answer} OR NOT ({" OR ".join(multicast)}))"""
 
