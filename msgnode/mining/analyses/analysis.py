@@ -14,15 +14,18 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from msgnode.mining.execution.kept_plans import planned_once
+from msgnode.mining.sql.dialect import SPARK, Dialect
 
 Transform = Callable[[DataFrame], DataFrame]
+Query = Callable[[Dialect, str], str]  # of a table of this name
 TOTALS = StructType(
     [
         StructField(name, StringType() if name in ("table", "measure") else LongType())
         for name in ("table", "measure", "total", "rows")
     ]
 )
-Source = Literal["lines", "messages", "events", "exchanges", "lives", "decisions"]
+Source = Literal["lines", "messages", "events", "exchanges", "lives"]
+Asked = tuple[Source, Query]
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Analysis:
     """
     An analysis of the traffic log.
 
-    `of` names the rows that `summarise` gets; `combine` gets the summaries of all batches.
+    `summary` is a query of the rows `of`, for an engine; `combine` gets the summaries of all batches.
 
     A result with too many rows is `cut` for show. The number of all its rows, and the sums of the columns
     `sums`, are in the table `totals`. One that `grows` with the log has all its rows in its table.
@@ -41,7 +44,7 @@ class Analysis:
 
     name: str
     of: Source
-    summarise: Transform
+    summary: Query
     combine: Transform
     fold: Transform | None = None
     shares: str = ""
@@ -56,12 +59,26 @@ class Analysis:
         """
         return self.shares or self.name
 
+    def summarise(self, rows: DataFrame) -> DataFrame:
+        """
+        The summary of these rows, by Spark.
+        """
+        return asked(self.summary, rows)
+
     def result(self, parts: DataFrame) -> DataFrame:
         """
         The table of the analysis, from the summaries of all batches.
         """
         rows = self.combine(parts)
         return rows if self.cut is None else self.cut(rows)
+
+
+@planned_once
+def asked(query: Query, rows: DataFrame) -> DataFrame:
+    """
+    The answer of Spark.
+    """
+    return rows.sparkSession.sql(query(SPARK, "{rows}"), rows=rows)
 
 
 @planned_once

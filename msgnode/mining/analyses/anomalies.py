@@ -20,15 +20,10 @@ from msgnode.mining.analyses.columns import (
     SECOND_NANOSECONDS,
     computed_once,
     date_of,
-    domain,
-    failed,
     hour_of_day,
-    one_where,
-    origin,
-    quotient,
-    sum_or_zero,
 )
-from msgnode.mining.execution.fewer_rows import with_fewer_rows
+from msgnode.mining.sql.dialect import Dialect
+from msgnode.mining.sql.expressions import FAILURE, domain, number_where, total
 
 MIN_DAYS = 3  # least number of other days
 MAX_DAYS = 56  # the last days of the log that are compared: eight weeks
@@ -47,37 +42,31 @@ _SERIES = ("scope", "name", "measure")
 _SPAN = ("begin", "end", "first", "last")  # of the log: its hours, and the seconds of its lines in these
 
 
-def hours(lines: DataFrame) -> DataFrame:
+def hours(sql: Dialect, lines: str) -> str:
     """
     The counts of each hour that are compared, by node, by domain of the sender and by code.
 
     `first` and `last` are the seconds of the hour with the first and the last line.
     """
-    message = F.col("kind") == "message"
-    second = (quotient(F.col("time"), SECOND_NANOSECONDS) % 3600).cast("int")
-    hour = ("date", "hour", "node")
-    code = F.when(message & failed(), F.coalesce("code", F.lit(0))).alias("code")
-    keys = (*hour, message.alias("message"), F.when(message, origin("from")).alias("from"), code)
-    sums = {
-        "messages": one_where(message),
-        "bytes": F.col("bytes"),
-        "failed": one_where(message & failed()),
-        "slow": one_where(message & (F.col("micros") > SLOW_MICROSECONDS)),
-        "connections": one_where((F.col("kind") == "session") & (F.col("event") == "attached")),
-        "expired": one_where((F.col("kind") == "session") & (F.col("event") == "expired")),
-    }
-    # Null for other lines; as a branch of a condition, it would be searched for twice.
-    domain_of_message = F.concat(domain("from"), F.when(F.col("message"), F.lit(""))).alias("domain")
+    second = f"CAST({sql.quotient.format('time', SECOND_NANOSECONDS)} % 3600 AS INT)"
+    message, event = "kind = 'message'", "kind = 'session' AND event"
+    sums = ", ".join(f"{total(name)} AS {name}" for name in MEASURES)
     # To find the domain in the address of each message would cost much.
-    return (
-        with_fewer_rows(lines, keys, sums, {"first": second}, {"last": second})
-        .groupBy(*hour, domain_of_message, "code")
-        .agg(
-            *[sum_or_zero(F.col(name)).alias(name) for name in sums],
-            F.min("first").alias("first"),
-            F.max("last").alias("last"),
-        )
-    )
+    return f"""
+        SELECT date, hour, node, CASE WHEN message THEN {domain("sender")} END AS domain, code,
+            {sums}, min(first) AS first, max(last) AS last
+        FROM (
+            SELECT date, hour, node, {message} AS message,
+                CASE WHEN {message} THEN {sql.origin.format(sql.named("from"))} END AS sender,
+                CASE WHEN {message} AND {FAILURE} THEN coalesce(code, 0) END AS code,
+                {number_where(message)} AS messages, sum(bytes) AS bytes,
+                {number_where(f"{message} AND {FAILURE}")} AS failed,
+                {number_where(f"{message} AND micros > {SLOW_MICROSECONDS}")} AS slow,
+                {number_where(f"{event} = 'attached'")} AS connections,
+                {number_where(f"{event} = 'expired'")} AS expired,
+                min({second}) AS first, max({second}) AS last
+            FROM {lines} GROUP BY ALL
+        ) GROUP BY ALL"""
 
 
 def anomalies(parts: DataFrame) -> DataFrame:

@@ -1,26 +1,12 @@
 """
-Column expressions that several analyses share: histograms, percentiles, addresses, times.
-
-The bins of histograms are fixed, so that sums of different hours can be added in any order. There are sixteen
-for each doubling: a percentile is the upper edge of its bin, at most 4.5 % above the exact value.
+Columns of Spark that several analyses share: percentiles, counts, times.
 """
-
-from functools import reduce
-from operator import or_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-PER_DOUBLING = 16
+PER_DOUBLING = 16  # bins of a histogram (sql/expressions.py)
 PERCENTS = {"p50": 500, "p90": 900, "p99": 990, "p999": 999}  # in thousandths
-
-
-def bin_of(value: Column) -> Column:
-    """
-    The bin of a number; -1 for zero and below.
-    """
-    exponent = F.floor(F.log2(value.cast("double")) * PER_DOUBLING).cast("int")
-    return F.when(value > 0, exponent).otherwise(F.lit(-1))
 
 
 def edge(bin: Column) -> Column:
@@ -54,84 +40,6 @@ def percentiles(histogram: DataFrame, *keys: str) -> DataFrame:
 SECOND_NANOSECONDS = 1_000_000_000
 HOUR_NANOSECONDS = 3600 * SECOND_NANOSECONDS
 
-# The types for which a response is expected.
-REQUESTS = ("create", "read", "delete", "subscribe", "unsubscribe", "execute")
-TYPES = (*REQUESTS, "response", "update", "forward", "open", "re-open", "close", "ping", "message")
-FAILED = ("refused", "no-route")
-
-# The addresses of publications have these inside, or at their end.
-MULTICAST_INSIDE = ("/children/",)
-MULTICAST_ENDS = ("/changes", "/registration", "/status")
-# The group is the domain, without a service of the node before it; nothing for addresses of the node.
-_AUTHORITY = r"^(?!mn:)[A-Za-z][A-Za-z0-9+.-]*://(?:(?:msg-node|registry|idm|qos-broker)\.)?([^/?#]*)"
-_SERVICE = r"^(domain://(?:msg-node|registry|idm|qos-broker)\.[^/]+|mn:|global:)"
-
-
-def kind(type: str = "type") -> Column:
-    """
-    The type in lower case, or `other`.
-    """
-    column = F.col(type)
-    lower = F.lower(column)
-    # Most are in lower case already, and to find that out costs less than to write them so.
-    return F.when(column.isin(*TYPES), column).when(lower.isin(*TYPES), lower).otherwise(F.lit("other"))
-
-
-def domain(address: str) -> Column:
-    """
-    The domain of an address: `node` for addresses of the node without a domain, `none` for others.
-    """
-    column = F.col(address)
-    host = F.regexp_extract(column, _AUTHORITY, 1)
-    # Both parts are always computed, so that Spark searches for the host once.
-    other = (
-        F.when(host != "", F.lit("")).when(column.startswith("mn:"), F.lit("node")).otherwise(F.lit("none"))
-    )
-    return F.coalesce(F.concat(F.lower(host), other), F.lit("none"))
-
-
-def origin(address: str) -> Column:
-    """
-    The address without its path. It has the same domain and the same destination, and there are few of them.
-    """
-    return F.substring_index(F.col(address), "/", 3)
-
-
-def destination(address: str) -> Column:
-    """
-    The destination of a request, by scheme and domain: `hyperty://example.org`, `mn:`.
-    """
-    column = F.col(address)
-    found = F.lower(F.regexp_extract(column, r"^([A-Za-z][A-Za-z0-9+.-]*:(?://[^/?#]+)?)", 1))
-    # As for the domain, the search is made once.
-    return F.coalesce(F.concat(found, F.when(found != "", F.lit("")).otherwise("none")), F.lit("none"))
-
-
-def is_multicast(address: str) -> Column:
-    """
-    Is this a publication address, from which no reply is expected?
-
-    Without a regular expression, for this is asked about every message.
-    """
-    column = F.col(address)
-    found = [column.contains(text) for text in MULTICAST_INSIDE]
-    found += [column.endswith(text) for text in MULTICAST_ENDS]
-    return reduce(or_, found)
-
-
-def is_service(address: str) -> Column:
-    """
-    Is this an address at which a node itself answers?
-    """
-    return F.col(address).rlike(_SERVICE)
-
-
-def failed() -> Column:
-    """
-    Was the message refused, or without a route?
-    """
-    return F.col("outcome").isin(*FAILED)
-
 
 def computed_once(column: Column) -> Column:
     """
@@ -152,13 +60,6 @@ def count_where(condition: Column) -> Column:
     The number of rows for which the condition is true; unknown counts as false.
     """
     return F.sum(one_where(condition))
-
-
-def sum_or_zero(column: Column) -> Column:
-    """
-    The sum of a column; 0, not null, if it has no values.
-    """
-    return F.coalesce(F.sum(column), F.lit(0)).cast("long")
 
 
 def quotient(number: Column, divisor: int) -> Column:

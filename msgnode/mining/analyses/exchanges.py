@@ -16,15 +16,9 @@ The question is written in SQL, for two engines.
 
 from pyspark.sql import DataFrame
 
-from msgnode.mining.analyses.columns import (
-    HOUR_NANOSECONDS,
-    MULTICAST_ENDS,
-    MULTICAST_INSIDE,
-    REQUESTS,
-    SECOND_NANOSECONDS,
-    TYPES,
-)
-from msgnode.mining.execution.dialect import DUCKDB, SPARK, Dialect, in_lower_case
+from msgnode.mining.analyses.columns import HOUR_NANOSECONDS, SECOND_NANOSECONDS
+from msgnode.mining.sql.dialect import DUCKDB, SPARK, Dialect, in_lower_case
+from msgnode.mining.sql.expressions import REQUESTS, TYPES, is_multicast
 
 RESPONSE_NANOSECONDS = 120 * SECOND_NANOSECONDS  # responses that come later do not count
 _KEY = ("id", "asker", "asked")
@@ -71,11 +65,9 @@ def _requests_and_answers(sql: Dialect, lines: str) -> str:
     """
     The messages that can be part of an exchange, with addresses as in the request.
     """
-    sender, recipient, answer = sql.name.format("from"), sql.name.format("to"), "lowered = 'response'"
+    sender, recipient, answer = sql.named("from"), sql.named("to"), "lowered = 'response'"
     # Most are in lower case already, and to find that out costs less than to write them so.
     lowered = f"CASE WHEN type IN {TYPES} THEN type ELSE {in_lower_case('type')} END"
-    multicast = [f"contains({recipient}, '{text}')" for text in MULTICAST_INSIDE]
-    multicast += [sql.ends_with.format(recipient, f"'{text}'") for text in MULTICAST_ENDS]
     return f"""
         SELECT id,
             CASE WHEN {answer} THEN {recipient} ELSE {sender} END AS asker,
@@ -87,7 +79,7 @@ def _requests_and_answers(sql: Dialect, lines: str) -> str:
             {answer} AS is_answer
         FROM (SELECT *, {lowered} AS lowered FROM {lines})
         WHERE id IS NOT NULL AND {sender} IS NOT NULL AND {recipient} IS NOT NULL
-            AND outcome IN ('delivered', 'waiting') AND ({answer} OR NOT ({" OR ".join(multicast)}))"""
+            AND outcome IN ('delivered', 'waiting') AND ({answer} OR NOT {is_multicast(recipient)})"""
 
 
 def _carried(rows: str) -> str:

@@ -6,45 +6,42 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis, sum_fold
-from msgnode.mining.analyses.columns import (
-    PERCENTS,
-    bin_of,
-    destination,
-    kind,
-    one_where,
-    origin,
-    percentiles,
-)
+from msgnode.mining.analyses.columns import PERCENTS, percentiles
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
-from msgnode.mining.execution.fewer_rows import with_fewer_rows
-from msgnode.mining.execution.planning import in_one_partition
+from msgnode.mining.sql.dialect import Dialect
+from msgnode.mining.sql.expressions import bin_of, destination, example, kind, shown, total
 
 SLOWEST = 100
+_SLOW = (
+    "date", "time", "node", "id", "asker", "asked", "type", "answers", "first_micros", "micros",
+)  # fmt: skip
+_EXAMPLE = ("time", "node", "asker", "id")
 _ANSWERED = ("date", "hour", "node", "type", "destination")
 
 
-def latency(exchanges: DataFrame) -> DataFrame:
+def latency(sql: Dialect, exchanges: str) -> str:
     """
     How many microseconds until the last response? A histogram by hour, node, type and destination.
 
     The bin is null for requests without a response.
     """
-    keys = ("date", "hour", "node", kind().alias("type"), origin("asked").alias("asked"), _bin())
-    return _counted(exchanges.where("answers > 0 or expects"), keys)
+    return latency_by(sql, exchanges, "date", "hour")
 
 
-def _counted(rows: DataFrame, keys: tuple[Column | str, ...]) -> DataFrame:
+def latency_by(sql: Dialect, exchanges: str, *times: str) -> str:
     """
-    The number of rows for each of these keys, with the destination in place of the address in `asked`.
+    The same by these columns in place of the hour.
     """
+    by = ", ".join(times)
     # To find the destination of each row would cost much.
-    found = with_fewer_rows(rows, keys, {"number": F.lit(1)})
-    names = [destination("asked").alias("destination") if name == "asked" else name for name in found.columns]
-    return found.groupBy(*names[:-1]).agg(F.sum("number").alias("number"))
-
-
-def _bin() -> Column:
-    return F.when(F.col("answers") > 0, bin_of(F.col("micros"))).alias("bin")
+    return f"""
+        SELECT {by}, node, type, {destination("asked")} AS destination, bin,
+            CAST(sum(number) AS BIGINT) AS number
+        FROM (
+            SELECT {by}, node, {kind()} AS type, {sql.origin.format("asked")} AS asked,
+                CASE WHEN answers > 0 THEN {bin_of("micros")} END AS bin, count(*) AS number
+            FROM {exchanges} WHERE answers > 0 OR expects GROUP BY ALL
+        ) GROUP BY ALL"""
 
 
 def _answered(parts: DataFrame) -> DataFrame:
@@ -96,19 +93,22 @@ def _by_node(parts: DataFrame) -> DataFrame:
     return parts.withColumn("node", known)
 
 
-def unanswered(exchanges: DataFrame) -> DataFrame:
+def unanswered(sql: Dialect, exchanges: str) -> str:
     """
     Which requests got no response? By recipient, with the latest example.
     """
-    example = F.when(F.col("answers") == 0, F.struct("time", "node", "asker", "id"))
-    keys = ("date", F.col("asked").alias("address"), kind().alias("type"), example.alias("example"))
-    sums = {"requests": F.lit(1), "unanswered": one_where(F.col("answers") == 0)}
-    # A maximum of structures sorts its rows: all that were answered are one of them.
-    return (
-        with_fewer_rows(exchanges.where("expects"), keys, sums)
-        .groupBy("date", "address", "type")
-        .agg(*[F.sum(name).alias(name) for name in sums], F.max("example").alias("last"))
-    )
+    # A maximum of structs sorts its rows: all that were answered are one of them.
+    return f"""
+        SELECT date, address, type, requests, unanswered, {shown(sql, "last", _EXAMPLE)} AS last
+        FROM (
+            SELECT date, address, type, {total("number")} AS requests,
+                {total("CASE WHEN example IS NOT NULL THEN number END")} AS unanswered, max(example) AS last
+            FROM (
+                SELECT date, asked AS address, {kind()} AS type,
+                    CASE WHEN answers = 0 THEN {example(sql, _EXAMPLE)} END AS example, count(*) AS number
+                FROM {exchanges} WHERE expects GROUP BY ALL
+            ) GROUP BY date, address, type
+        )"""
 
 
 def unanswered_in_all(parts: DataFrame) -> DataFrame:
@@ -133,18 +133,18 @@ def most_unanswered(addresses: DataFrame) -> DataFrame:
     return addresses.orderBy(F.desc("unanswered"), "address", "type").limit(MAX_ROWS)
 
 
-def chains(exchanges: DataFrame) -> DataFrame:
+def chains(sql: Dialect, exchanges: str) -> str:
     """
     How many responses does a request get? All but the last are provisional.
     """
-    keys = (
-        "date",
-        kind().alias("type"),
-        origin("asked").alias("asked"),
-        F.least("answers", F.lit(20)).alias("answers"),
-        bin_of(F.col("first_micros")).alias("bin"),
-    )
-    return _counted(exchanges, keys)
+    return f"""
+        SELECT date, type, {destination("asked")} AS destination, answers, bin,
+            CAST(sum(number) AS BIGINT) AS number
+        FROM (
+            SELECT date, {kind()} AS type, {sql.origin.format("asked")} AS asked,
+                least(answers, 20) AS answers, {bin_of("first_micros")} AS bin, count(*) AS number
+            FROM {exchanges} GROUP BY ALL
+        ) GROUP BY ALL"""
 
 
 def chains_by_length(parts: DataFrame) -> DataFrame:
@@ -156,27 +156,29 @@ def chains_by_length(parts: DataFrame) -> DataFrame:
     return found.withColumns(answered).orderBy("type", "destination", "answers")
 
 
-def slowest(exchanges: DataFrame) -> DataFrame:
+def slowest(sql: Dialect, exchanges: str) -> str:
     """
-    Which exchanges took longest?
-    """
-    answered = exchanges.where("answers > 0").select(
-        "date", "time", "node", "id", "asker", "asked", "type", "answers", "first_micros", "micros"
-    )
-    return slowest_of_days(answered if in_one_partition(exchanges.sparkSession) else _slow(answered))
+    Which exchanges took longest? The hundred slowest of each day.
 
-
-def _slow(exchanges: DataFrame) -> DataFrame:
+    They are looked for among those in the highest bins of a histogram: to sort all costs much.
     """
-    The slowest exchanges of each day, at least a hundred, by their histogram: to sort all costs much.
-    """
-    bin_ = bin_of(F.col("micros"))
-    falling = Window.partitionBy("date").orderBy(F.desc("bin"))
-    above = F.sum("number").over(falling.rowsBetween(Window.unboundedPreceding, 0)) - F.col("number")
-    counted = exchanges.groupBy("date", bin_.alias("bin")).agg(F.count("*").alias("number"))
-    least = counted.withColumn("above", above).where(F.col("above") < SLOWEST)
-    least = least.groupBy("date").agg(F.min("bin").alias("least"))
-    return exchanges.join(F.broadcast(least), "date").where(bin_ >= F.col("least")).drop("least")
+    order = ", ".join(f"{name} NULLS FIRST" for name in _SLOW if name != "micros")
+    return f"""
+        WITH answered AS (
+            SELECT {", ".join(_SLOW)}, {bin_of("micros")} AS bin FROM {exchanges} WHERE answers > 0
+        ), counted AS (
+            SELECT date, bin, count(*) AS number FROM answered GROUP BY ALL
+        ), above AS (
+            SELECT date, bin, sum(number) OVER (PARTITION BY date ORDER BY bin DESC) - number AS number
+            FROM counted
+        ), least AS (
+            SELECT date AS day, min(bin) AS bin FROM above WHERE number < {SLOWEST} GROUP BY ALL
+        ), ranked AS (
+            SELECT {", ".join(_SLOW)},
+                row_number() OVER (PARTITION BY date ORDER BY micros DESC NULLS LAST, {order}) AS rank
+            FROM answered JOIN least ON day = date AND answered.bin >= least.bin
+        )
+        SELECT {", ".join(_SLOW)} FROM ranked WHERE rank <= {SLOWEST}"""
 
 
 def slowest_of_days(parts: DataFrame) -> DataFrame:
@@ -198,8 +200,9 @@ def _slowest_first(rows: DataFrame) -> list[Column]:
     return [F.desc("micros"), *[F.asc(name) for name in rows.columns if name != "micros"]]
 
 
+LATENCY = Analysis("latency", "exchanges", latency, latency_percentiles, sum_fold("number"))
 QUESTIONS = (
-    Analysis("latency", "exchanges", latency, latency_percentiles, sum_fold("number")),
+    LATENCY,
     Analysis("latency_by_hour", "exchanges", latency, latency_by_hour, shares="latency"),
     Analysis("latency_by_node", "exchanges", latency, latency_by_node, shares="latency"),
     Analysis("answered", "exchanges", latency, answered, shares="latency"),

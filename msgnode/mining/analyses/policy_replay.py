@@ -10,12 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from msgnode.mining.analyses.analysis import Analysis, sum_fold
 from msgnode.mining.reading.log_files import Unreadable
+from msgnode.mining.sql.dialect import Dialect
+from msgnode.mining.sql.expressions import example, shown
 from msgnode.policy.decision.decision import PERMIT
 from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.language.files import gather
@@ -49,6 +51,7 @@ _READ = (
     "resources_count",
 )
 UNCHANGED = "as it was"
+_SAMPLE = ("time", "node", "from", "to", "type", "id", "outcome")
 _BY = ("rule", "change", "effect", "missing")
 Source = tuple[tuple[str, bytes], ...]
 
@@ -111,29 +114,28 @@ def verdict(
     return found.effect, found.path, found.happened, found.missing, found.changes(default)
 
 
-def change(verdict: str) -> Column:
+def change(verdict: str) -> str:
     """
     The change that a verdict makes, in words, against what happened.
     """
-    return (
-        F.when(F.col(f"{verdict}.effect") == UNDECIDABLE, F.lit(UNDECIDABLE))
-        .when(~F.col(f"{verdict}.changes"), F.lit(UNCHANGED))
-        .when(F.col(f"{verdict}.happened") == "blocked", F.lit("would be carried"))
-        .otherwise(F.lit("would be blocked"))
-    )
+    return f"""CASE WHEN {verdict}.effect = '{UNDECIDABLE}' THEN '{UNDECIDABLE}'
+        WHEN NOT {verdict}.changes THEN '{UNCHANGED}'
+        WHEN {verdict}.happened = 'blocked' THEN 'would be carried' ELSE 'would be blocked' END"""
 
 
-def decisions(lines: DataFrame) -> DataFrame:
+def decisions(sql: Dialect, lines: str) -> str:
     """
     How many messages does each rule decide, what would change, and what is undecidable?
     """
-    given = lines.where(F.col("verdict").isNotNull())
-    sample = F.struct("time", "node", "from", "to", "type", "id", "outcome")
-    return (
-        given.select("date", "verdict.*", change("verdict").alias("change"), sample.alias("sample"))
-        .groupBy("date", *_BY)
-        .agg(F.count("*").alias("number"), F.min("sample").alias("first"), F.max("sample").alias("last"))
-    )
+    sample = example(sql, _SAMPLE)
+    return f"""
+        SELECT date, {", ".join(_BY)}, number,
+            {shown(sql, "first", _SAMPLE)} AS first, {shown(sql, "last", _SAMPLE)} AS last
+        FROM (
+            SELECT date, verdict.rule AS rule, {change("verdict")} AS change, verdict.effect AS effect,
+                verdict.missing AS missing, count(*) AS number, min({sample}) AS first, max({sample}) AS last
+            FROM {lines} WHERE verdict IS NOT NULL GROUP BY ALL
+        )"""
 
 
 def decisions_in_all(parts: DataFrame) -> DataFrame:

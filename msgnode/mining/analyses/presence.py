@@ -6,20 +6,22 @@ said that it stops. Nodes of version 0.1.0 do not write such lines: there, hours
 without clients, and are reported as `no lines`.
 """
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis
-from msgnode.mining.analyses.columns import SECOND_NANOSECONDS, one_where, quotient
-from msgnode.mining.execution.fewer_rows import with_fewer_rows
+from msgnode.mining.analyses.columns import SECOND_NANOSECONDS
+from msgnode.mining.sql.dialect import Dialect
+from msgnode.mining.sql.expressions import example, number_where, shown, total
 
 SILENT_MINUTES = 3  # without a line, for a node that writes one each minute
 NO_LINES_MINUTES = 60  # the same for a node that does not
 _MINUTE = 60 * SECOND_NANOSECONDS
-_SILENCE = "array<struct<since: long, until: long>>"
+_SAID = ("time", "version", "revision")
+_COUNTED = ("started", "messages", "unlogged", "lost")
 
 
-def presence(lines: DataFrame) -> DataFrame:
+def presence(sql: Dialect, lines: str) -> str:
     """
     When did each node write lines in each hour? One row for each node and hour.
 
@@ -27,55 +29,30 @@ def presence(lines: DataFrame) -> DataFrame:
     is the number of lines about the node itself, `stops` the minutes in which it stopped, and `runs` what
     each of its runs had counted at its end, or at the end of the hour.
     """
-    own, said = F.col("kind") == "node", F.struct("time", "version", "revision")
-    counted = F.struct("started", "messages", "unlogged", "lost")
-    one = F.struct("event", said.alias("said"), counted.alias("counted"))
-    keys = (
-        "date",
-        "hour",
-        "node",
-        quotient(F.col("time"), _MINUTE).alias("minute"),
-        F.when(own, one).alias("own"),
+    own, stopped = "kind = 'node'", "own.event = 'stopped'"
+    of_line = sql.struct_of(
+        {"event": "event", "said": example(sql, _SAID), "counted": example(sql, _COUNTED)}
     )
-    sums = {"alive": one_where(own), "starts": one_where(own & (F.col("event") == "started"))}
-    stopped = F.col("own.event") == "stopped"
-    # Sets and maxima of structures cost much for each row: all other lines of a minute are one.
-    minutes = with_fewer_rows(lines, keys, sums)
-    found = minutes.groupBy("date", "hour", "node").agg(
-        F.sort_array(F.collect_set("minute")).alias("minutes"),
-        F.sum("alive").alias("alive"),
-        F.sort_array(F.collect_set(F.when(stopped, F.col("minute")))).alias("stops"),
-        F.sum("starts").alias("starts"),
-        F.max("own.said").alias("said"),
-        F.max("own.counted").alias("counted"),
-        F.collect_set(F.when(stopped, F.col("own.counted"))).alias("ended"),
-    )
-    return found.select(
-        "date",
-        "hour",
-        "node",
-        F.element_at("minutes", 1).alias("first"),
-        F.element_at("minutes", -1).alias("last"),
-        _gaps(F.col("minutes")).alias("gaps"),
-        "alive",
-        "starts",
-        "stops",
-        "said",
-        F.array_compact(F.array_union("ended", F.array("counted"))).alias("runs"),
-    )
-
-
-def _gaps(minutes: Column) -> Column:
-    """
-    The times between minutes that follow each other, if they are longer than SILENT_MINUTES.
-    """
-    following = F.slice(minutes, F.lit(2), F.size(minutes))
-    pairs = F.zip_with(
-        F.slice(minutes, F.lit(1), F.size(minutes) - 1),
-        following,
-        lambda since, until: F.struct(since.alias("since"), until.alias("until")),
-    )
-    return F.filter(pairs, lambda gap: gap["until"] - gap["since"] > SILENT_MINUTES).cast(_SILENCE)
+    gap = sql.struct_of({"since": "before", "until": "minute"})
+    ended = sql.set.format(f"CASE WHEN {stopped} THEN {shown(sql, 'own.counted', _COUNTED)} END")
+    newest = shown(sql, "max(own.counted)", _COUNTED)
+    # Sets and maxima of structs cost much for each row: all other lines of a minute are one.
+    return f"""
+        WITH minutes AS (
+            SELECT date, hour, node, {sql.quotient.format("time", _MINUTE)} AS minute,
+                CASE WHEN {own} THEN {of_line} END AS own, {number_where(own)} AS alive,
+                {number_where(f"{own} AND event = 'started'")} AS starts
+            FROM {lines} GROUP BY ALL
+        ), following AS (
+            SELECT *, lag(minute) OVER (PARTITION BY date, hour, node ORDER BY minute) AS before FROM minutes
+        )
+        SELECT date, hour, node, min(minute) AS first, max(minute) AS last,
+            {sql.set.format(f"CASE WHEN minute - before > {SILENT_MINUTES} THEN {gap} END")} AS gaps,
+            {total("alive")} AS alive, {total("starts")} AS starts,
+            {sql.set.format(f"CASE WHEN {stopped} THEN minute END")} AS stops,
+            {shown(sql, "max(own.said)", _SAID)} AS said,
+            {sql.with_one.format(ended, newest)} AS runs
+        FROM following GROUP BY date, hour, node"""
 
 
 def nodes(parts: DataFrame) -> DataFrame:

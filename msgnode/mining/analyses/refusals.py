@@ -6,34 +6,35 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis, sum_fold
-from msgnode.mining.analyses.columns import destination, domain, failed, kind
+from msgnode.mining.sql.dialect import Dialect
+from msgnode.mining.sql.expressions import ERRORS, destination, domain, example, kind, shown
 
 _CAUSE = ("outcome", "code", "reason", "type", "from_domain", "destination")
-# The order of the fields makes the minimum and maximum deterministic.
 _EXAMPLE = ("time", "node", "from", "to", "id", "session", "connector", "peer")
 
 
-def refusals(messages: DataFrame) -> DataFrame:
+def refusals(sql: Dialect, messages: str) -> str:
     """
     Which messages failed? By outcome, code, reason, type, sender's domain and destination, with first and
     last example.
     """
-    example = F.struct(*_EXAMPLE)
-    return (
-        messages.where(failed() | (F.col("outcome") == "dropped"))
-        .select(
-            "date",
-            "outcome",
-            F.coalesce("code", F.lit(0)).alias("code"),
-            "reason",
-            kind().alias("type"),
-            domain("from").alias("from_domain"),
-            destination("to").alias("destination"),
-            example.alias("example"),
-        )
-        .groupBy("date", *_CAUSE)
-        .agg(F.count("*").alias("number"), F.min("example").alias("first"), F.max("example").alias("last"))
-    )
+    sender, recipient = (sql.origin.format(sql.named(name)) for name in ("from", "to"))
+    causes, one = ", ".join(_CAUSE), example(sql, _EXAMPLE)
+    # To find domain and destination of each message would cost much.
+    return f"""
+        SELECT date, {causes}, number,
+            {shown(sql, "first", _EXAMPLE)} AS first, {shown(sql, "last", _EXAMPLE)} AS last
+        FROM (
+            SELECT date, outcome, code, reason, type, {domain("sender")} AS from_domain,
+                {destination("recipient")} AS destination,
+                CAST(sum(number) AS BIGINT) AS number, min(first) AS first, max(last) AS last
+            FROM (
+                SELECT date, outcome, coalesce(code, 0) AS code, reason, {kind()} AS type,
+                    {sender} AS sender, {recipient} AS recipient,
+                    count(*) AS number, min({one}) AS first, max({one}) AS last
+                FROM {messages} WHERE outcome IN {ERRORS} GROUP BY ALL
+            ) GROUP BY ALL
+        )"""
 
 
 def refusals_by_cause(parts: DataFrame) -> DataFrame:

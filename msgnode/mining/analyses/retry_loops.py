@@ -6,43 +6,35 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis, sum_fold
-from msgnode.mining.analyses.columns import count_where, failed, kind
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
+from msgnode.mining.sql.dialect import Dialect
+from msgnode.mining.sql.expressions import FAILURE, kind, number_where
 
 MIN_REPEATS = 10  # in an hour
 _LOOP = ("date", "hour", "address", "to", "type")
 _COUNTS = ("failed", "unanswered", "again")
 
 
-def failures(messages: DataFrame) -> DataFrame:
+def failures(sql: Dialect, messages: str) -> str:
     """
     How often did a sender fail with one type of message to one address? By hour.
     """
-    zero = F.lit(0).cast("long")
-    return (
-        messages.where(failed() & F.col("from").isNotNull())
-        .groupBy("date", "hour", F.col("from").alias("address"), "to", kind().alias("type"))
-        .agg(F.count("*").alias("failed"), F.max("time").alias("last"))
-        .select(*_LOOP, "failed", zero.alias("unanswered"), zero.alias("again"), "last")
-    )
+    sender, recipient = sql.named("from"), sql.named("to")
+    return f"""
+        SELECT date, hour, {sender} AS address, {recipient}, {kind()} AS type, count(*) AS failed,
+            CAST(0 AS BIGINT) AS unanswered, CAST(0 AS BIGINT) AS again, max(time) AS last
+        FROM {messages} WHERE {FAILURE} AND {sender} IS NOT NULL GROUP BY ALL"""
 
 
-def repetitions(exchanges: DataFrame) -> DataFrame:
+def repetitions(sql: Dialect, exchanges: str) -> str:
     """
     How often did a sender get no response, or repeat the same request? By hour.
     """
-    troubled = exchanges.where("again or (expects and answers = 0)")
-    return (
-        troubled.groupBy(
-            "date", "hour", F.col("asker").alias("address"), F.col("asked").alias("to"), kind().alias("type")
-        )
-        .agg(
-            count_where(F.col("expects") & (F.col("answers") == 0)).alias("unanswered"),
-            count_where(F.col("again")).alias("again"),
-            F.max("time").alias("last"),
-        )
-        .select(*_LOOP, F.lit(0).cast("long").alias("failed"), "unanswered", "again", "last")
-    )
+    return f"""
+        SELECT date, hour, asker AS address, asked AS {sql.named("to")}, {kind()} AS type,
+            CAST(0 AS BIGINT) AS failed, {number_where("expects AND answers = 0")} AS unanswered,
+            {number_where("again")} AS again, max(time) AS last
+        FROM {exchanges} WHERE again OR (expects AND answers = 0) GROUP BY ALL"""
 
 
 def all_loops(parts: DataFrame) -> DataFrame:

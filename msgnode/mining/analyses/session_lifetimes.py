@@ -10,7 +10,7 @@ The question is written in SQL, for two engines.
 from pyspark.sql import DataFrame
 
 from msgnode.mining.analyses.columns import HOUR_NANOSECONDS
-from msgnode.mining.execution.dialect import DUCKDB, SPARK, Dialect
+from msgnode.mining.sql.dialect import DUCKDB, SPARK, Dialect
 
 ENDS = ("closed", "expired", "renamed", "moved")
 _COUNTED = ("attached", "detached", "superseded")

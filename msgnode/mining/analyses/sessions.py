@@ -6,26 +6,25 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis, sum_fold
-from msgnode.mining.analyses.columns import SECOND_NANOSECONDS, bin_of, count_where, percentiles, quotient
+from msgnode.mining.analyses.columns import SECOND_NANOSECONDS, percentiles, quotient
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
+from msgnode.mining.sql.dialect import Dialect
+from msgnode.mining.sql.expressions import bin_of, number_where, total
 
 STORM_TIMES, STORM_LEAST = 10, 20
 _MINUTE = 60 * SECOND_NANOSECONDS
 
 
-def sessions(lives: DataFrame) -> DataFrame:
+def sessions(sql: Dialect, lives: str) -> str:
     """
     How do sessions end, how often do they reconnect, how long are they away? By the day of the last event.
     """
-    ended = F.coalesce("ended", F.lit("goes on"))
-    return lives.groupBy("date", "node", ended.alias("ended")).agg(
-        F.count("*").alias("sessions"),
-        F.sum(F.greatest(F.col("attached") - F.col("whole").cast("long"), F.lit(0))).alias("reconnects"),
-        F.sum("superseded").alias("takeovers"),
-        F.sum("aways").alias("aways"),
-        F.sum("away").alias("away"),
-        F.max("longest_away").alias("longest_away"),
-    )
+    sums = ", ".join(f"{total(name)} AS {name}" for name in ("aways", "away"))
+    return f"""
+        SELECT date, node, coalesce(ended, 'goes on') AS ended, count(*) AS sessions,
+            {total("greatest(attached - CAST(whole AS INT), 0)")} AS reconnects,
+            {total("superseded")} AS takeovers, {sums}, max(longest_away) AS longest_away
+        FROM {lives} GROUP BY ALL"""
 
 
 def sessions_by_end(parts: DataFrame) -> DataFrame:
@@ -44,15 +43,13 @@ def sessions_by_end(parts: DataFrame) -> DataFrame:
     )
 
 
-def lengths(lives: DataFrame) -> DataFrame:
+def lengths(sql: Dialect, lives: str) -> str:
     """
     How long do sessions live, if their beginning and end are in the log? A histogram in milliseconds.
     """
-    return (
-        lives.where("whole and ended is not null")
-        .groupBy("date", "ended", bin_of(quotient(F.col("length"), 1_000_000)).alias("bin"))
-        .agg(F.count("*").alias("number"))
-    )
+    return f"""
+        SELECT date, ended, {bin_of(sql.quotient.format("length", 1_000_000))} AS bin, count(*) AS number
+        FROM {lives} WHERE whole AND ended IS NOT NULL GROUP BY ALL"""
 
 
 def length_percentiles(parts: DataFrame) -> DataFrame:
@@ -62,20 +59,14 @@ def length_percentiles(parts: DataFrame) -> DataFrame:
     return percentiles(parts, "ended").orderBy("ended")
 
 
-def restless(lives: DataFrame) -> DataFrame:
+def restless(sql: Dialect, lives: str) -> str:
     """
     Which sessions lose their connection most often? For each day.
     """
-    return (
-        lives.where("attached > 2")
-        .groupBy("date", "session", "node")
-        .agg(
-            F.sum("attached").alias("attached"),
-            F.sum("superseded").alias("takeovers"),
-            F.sum("away").alias("away"),
-            F.max("time").alias("last"),
-        )
-    )
+    return f"""
+        SELECT date, session, node, {total("attached")} AS attached, {total("superseded")} AS takeovers,
+            {total("away")} AS away, max(time) AS last
+        FROM {lives} WHERE attached > 2 GROUP BY ALL"""
 
 
 def restless_in_all(parts: DataFrame) -> DataFrame:
@@ -95,18 +86,14 @@ def most_restless(sessions: DataFrame) -> DataFrame:
     return sessions.orderBy(F.desc("attached"), "session", "node").limit(MAX_ROWS)
 
 
-def arrivals(events: DataFrame) -> DataFrame:
+def arrivals(sql: Dialect, events: str) -> str:
     """
     How many connections were made in each minute, and how many of them by new sessions?
     """
-    return (
-        events.where("event in ('attached', 'opened')")
-        .groupBy("date", "node", quotient(F.col("time"), _MINUTE).alias("minute"))
-        .agg(
-            count_where(F.col("event") == "attached").alias("attached"),
-            count_where(F.col("event") == "opened").alias("opened"),
-        )
-    )
+    return f"""
+        SELECT date, node, {sql.quotient.format("time", _MINUTE)} AS minute,
+            {number_where("event = 'attached'")} AS attached, {number_where("event = 'opened'")} AS opened
+        FROM {events} WHERE event IN ('attached', 'opened') GROUP BY ALL"""
 
 
 def storms(parts: DataFrame) -> DataFrame:

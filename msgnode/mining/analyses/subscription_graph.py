@@ -10,35 +10,38 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis, sum_fold
-from msgnode.mining.analyses.columns import count_where, is_multicast, is_service, sum_or_zero
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
 from msgnode.mining.execution.kept_plans import planned_once
+from msgnode.mining.sql.dialect import Dialect
+from msgnode.mining.sql.expressions import (
+    PUBLISHED,
+    is_multicast,
+    is_service,
+    kind,
+    number_where,
+    total,
+)
 
 PUBLISHERS = 10
 _BINDING = ("subscribe", "unsubscribe", "create", "delete")
 
 
-def bindings(lines: DataFrame) -> DataFrame:
+def bindings(sql: Dialect, lines: str) -> str:
     """
     What did each session last do about each address? A null address means that the session ended.
     """
-    type = F.lower("type")
-    asked = lines.where(
-        (F.col("kind") == "message")
-        & (F.col("outcome") == "answered")
-        & type.isin(*_BINDING)
-        & is_service("to")
-        & F.col("resources").isNotNull()
-    ).select("date", "session", "node", "time", type.alias("act"), F.explode("resources").alias("address"))
-    ended = lines.where("kind = 'session' and event in ('closed', 'expired', 'renamed')").select(
-        "date",
-        "session",
-        "node",
-        "time",
-        F.lit("end").alias("act"),
-        F.lit(None).cast("string").alias("address"),
-    )
-    return _last_act(asked.union(ended).withColumn("last", F.struct("time", "act")))
+    last = sql.struct_of({"time": "time", "act": "act"})
+    return f"""
+        SELECT date, session, node, address, max({last}) AS last
+        FROM (
+            SELECT date, session, node, time, {kind()} AS act, {sql.each.format("resources")} AS address
+            FROM {lines}
+            WHERE kind = 'message' AND outcome = 'answered' AND {kind()} IN {_BINDING}
+                AND {is_service(sql.named("to"))} AND resources IS NOT NULL
+            UNION ALL
+            SELECT date, session, node, time, 'end' AS act, CAST(NULL AS STRING) AS address
+            FROM {lines} WHERE kind = 'session' AND event IN ('closed', 'expired', 'renamed')
+        ) GROUP BY ALL"""
 
 
 def _last_act(rows: DataFrame) -> DataFrame:
@@ -60,26 +63,21 @@ def subscriptions(parts: DataFrame) -> DataFrame:
     )
 
 
-def publications(messages: DataFrame) -> DataFrame:
+def publications(sql: Dialect, messages: str) -> str:
     """
     Which sessions publish at which address, how often, and how often without a recipient?
 
     The node's own publications have no session; their `from` is used instead.
     """
-    heard = F.col("recipients") + F.col("waiting")
-    published = is_multicast("to") & F.col("outcome").isin("delivered", "waiting", "dropped", "no-route")
-    return (
-        messages.where(published & (F.lower("type") != "response"))
-        .groupBy(
-            "date", F.col("to").alias("address"), F.coalesce("session", "from", F.lit("")).alias("publisher")
-        )
-        .agg(
-            F.count("*").alias("publications"),
-            count_where(F.coalesce(heard, F.lit(0)) == 0).alias("unheard"),
-            sum_or_zero(heard).alias("copies"),
-            F.max("time").alias("last"),
-        )
-    )
+    heard, recipient = "recipients + waiting", sql.named("to")
+    asked = f"type IS NOT NULL AND {kind()} != 'response'"
+    return f"""
+        SELECT date, {recipient} AS address, coalesce(session, {sql.named("from")}, '') AS publisher,
+            count(*) AS publications, {number_where(f"coalesce({heard}, 0) = 0")} AS unheard,
+            {total(heard)} AS copies, max(time) AS last
+        FROM {messages}
+        WHERE outcome IN {PUBLISHED} AND {is_multicast(recipient)} AND {asked}
+        GROUP BY ALL"""
 
 
 def publications_in_all(parts: DataFrame) -> DataFrame:

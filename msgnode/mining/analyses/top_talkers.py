@@ -6,26 +6,21 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis, sum_fold
-from msgnode.mining.analyses.columns import count_where, failed, is_multicast, sum_or_zero
+from msgnode.mining.sql.dialect import Dialect
+from msgnode.mining.sql.expressions import FAILURE, PUBLISHED, is_multicast, number_where, total
 
 MAX_ROWS = 1000  # rows of a table
 
 
-def talkers(messages: DataFrame) -> DataFrame:
+def talkers(sql: Dialect, messages: str) -> str:
     """
     Which addresses send most, and how many of their messages fail? For each day.
     """
-    return (
-        messages.where(F.col("from").isNotNull())
-        .groupBy("date", F.col("from").alias("address"))
-        .agg(
-            F.count("*").alias("messages"),
-            sum_or_zero(F.col("bytes")).alias("bytes"),
-            sum_or_zero(F.col("recipients")).alias("copies"),
-            count_where(failed()).alias("failed"),
-            F.max("time").alias("last"),
-        )
-    )
+    sender = sql.named("from")
+    return f"""
+        SELECT date, {sender} AS address, count(*) AS messages, {total("bytes")} AS bytes,
+            {total("recipients")} AS copies, {number_where(FAILURE)} AS failed, max(time) AS last
+        FROM {messages} WHERE {sender} IS NOT NULL GROUP BY ALL"""
 
 
 def talkers_in_all(parts: DataFrame) -> DataFrame:
@@ -45,23 +40,17 @@ def top_talkers(senders: DataFrame) -> DataFrame:
     return busiest.union(failing).distinct().orderBy(F.desc("messages"), "address")
 
 
-def objects(messages: DataFrame) -> DataFrame:
+def objects(sql: Dialect, messages: str) -> str:
     """
     Which addresses are published to, how often, and to how many recipients? For each day.
     """
-    return (
-        messages.where(
-            is_multicast("to") & F.col("outcome").isin("delivered", "waiting", "dropped", "no-route")
-        )
-        .groupBy("date", F.col("to").alias("address"))
-        .agg(
-            F.count("*").alias("publications"),
-            sum_or_zero(F.col("recipients") + F.col("waiting")).alias("copies"),
-            F.max(F.col("recipients") + F.col("waiting")).cast("long").alias("most"),
-            sum_or_zero(F.col("bytes")).alias("bytes"),
-            sum_or_zero(F.col("bytes") * F.col("recipients")).alias("bytes_out"),
-        )
-    )
+    recipient = sql.named("to")
+    return f"""
+        SELECT date, {recipient} AS address, count(*) AS publications,
+            {total("recipients + waiting")} AS copies,
+            CAST(max(recipients + waiting) AS BIGINT) AS most,
+            {total("bytes")} AS bytes, {total("bytes * recipients")} AS bytes_out
+        FROM {messages} WHERE outcome IN {PUBLISHED} AND {is_multicast(recipient)} GROUP BY ALL"""
 
 
 def objects_in_all(parts: DataFrame) -> DataFrame:

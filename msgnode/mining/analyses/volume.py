@@ -6,42 +6,26 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis, sum_fold
-from msgnode.mining.analyses.columns import (
-    FAILED,
-    bin_of,
-    domain,
-    failed,
-    kind,
-    one_where,
-    origin,
-    percentiles,
-    sum_or_zero,
-)
-from msgnode.mining.execution.fewer_rows import with_fewer_rows
+from msgnode.mining.analyses.columns import percentiles
+from msgnode.mining.sql.dialect import Dialect
+from msgnode.mining.sql.expressions import ERRORS, FAILURE, bin_of, domain, kind, number_where, total
 
 _HOURLY = ("date", "hour", "node", "connector", "type", "outcome")
 _ERROR = ("date", "hour", "node", "outcome", "code", "reason")
-ERRORS = (*FAILED, "dropped")  # outcomes; an answer of the node with an error is `refused` too
+HANDED_OVER = "outcome = 'delivered' AND micros IS NOT NULL AND connector IS DISTINCT FROM 'node'"
 
 
-def volume(messages: DataFrame) -> DataFrame:
+def volume(sql: Dialect, messages: str) -> str:
     """
     How many messages came in each hour, by node, connector, type, outcome and error, and how many copies were
     delivered?
     """
-    is_error = F.col("outcome").isin(*ERRORS)
-    return (
-        messages.withColumn("type", kind())
-        .withColumn("connector", F.coalesce("connector", F.lit("none")))
-        .withColumn("code", F.when(is_error, F.coalesce("code", F.lit(0))))
-        .withColumn("reason", F.when(is_error, F.col("reason")))
-        .groupBy(*_HOURLY, "code", "reason")
-        .agg(
-            F.count("*").alias("messages"),
-            sum_or_zero(F.col("bytes")).alias("bytes"),
-            sum_or_zero(F.col("recipients")).alias("copies"),
-        )
-    )
+    return f"""
+        SELECT date, hour, node, coalesce(connector, 'none') AS connector, {kind()} AS type, outcome,
+            CASE WHEN outcome IN {ERRORS} THEN coalesce(code, 0) END AS code,
+            CASE WHEN outcome IN {ERRORS} THEN reason END AS reason,
+            count(*) AS messages, {total("bytes")} AS bytes, {total("recipients")} AS copies
+        FROM {messages} GROUP BY ALL"""
 
 
 def volume_in_all(parts: DataFrame) -> DataFrame:
@@ -66,18 +50,20 @@ def errors(parts: DataFrame) -> DataFrame:
     )
 
 
-def matrix(messages: DataFrame) -> DataFrame:
+def matrix(sql: Dialect, messages: str) -> str:
     """
     How much does each domain send to each other? For each day.
     """
-    keys = ("date", origin("from").alias("from"), origin("to").alias("to"))
-    sums = {"messages": F.lit(1), "bytes": F.col("bytes"), "failed": one_where(failed())}
+    sender, recipient = (sql.origin.format(sql.named(name)) for name in ("from", "to"))
+    sums = ", ".join(f"{total(name)} AS {name}" for name in ("messages", "bytes", "failed"))
     # To find the domain in the address of each message would cost much.
-    return (
-        with_fewer_rows(messages, keys, sums)
-        .groupBy("date", domain("from").alias("from_domain"), domain("to").alias("to_domain"))
-        .agg(*[sum_or_zero(F.col(name)).alias(name) for name in sums])
-    )
+    return f"""
+        SELECT date, {domain("sender")} AS from_domain, {domain("recipient")} AS to_domain, {sums}
+        FROM (
+            SELECT date, {sender} AS sender, {recipient} AS recipient,
+                count(*) AS messages, sum(bytes) AS bytes, {number_where(FAILURE)} AS failed
+            FROM {messages} GROUP BY ALL
+        ) GROUP BY ALL"""
 
 
 def matrix_in_all(parts: DataFrame) -> DataFrame:
@@ -92,16 +78,16 @@ def matrix_in_all(parts: DataFrame) -> DataFrame:
     )
 
 
-def sizes(messages: DataFrame) -> DataFrame:
+def sizes(sql: Dialect, messages: str) -> str:
     """
     How large are the messages of each type? `upto` doubles from 64 bytes on.
     """
-    upto = F.pow(2.0, F.greatest(F.ceil(F.log2(F.col("bytes").cast("double"))), F.lit(6))).cast("long")
-    return (
-        messages.where(F.col("bytes").isNotNull())
-        .groupBy("date", kind().alias("type"), F.coalesce(upto, F.lit(64)).alias("upto"))
-        .agg(F.count("*").alias("messages"), F.sum("bytes").alias("bytes"))
-    )
+    doublings = "least(ceil(log2(CAST(bytes AS DOUBLE)) - 1e-11), 62)"
+    return f"""
+        SELECT date, {kind()} AS type,
+            CASE WHEN bytes > 64 THEN CAST(pow(2, {doublings}) AS BIGINT) ELSE 64 END AS upto,
+            count(*) AS messages, {total("bytes")} AS bytes
+        FROM {messages} WHERE bytes IS NOT NULL GROUP BY ALL"""
 
 
 def sizes_in_all(parts: DataFrame) -> DataFrame:
@@ -115,15 +101,13 @@ def sizes_in_all(parts: DataFrame) -> DataFrame:
     )
 
 
-def handover(messages: DataFrame) -> DataFrame:
+def handover(sql: Dialect, messages: str) -> str:
     """
     How many microseconds did the node need to deliver a message? A histogram by hour.
     """
-    return (
-        messages.where("outcome = 'delivered' and micros is not null and connector is distinct from 'node'")
-        .groupBy("date", "hour", "node", bin_of(F.col("micros")).alias("bin"))
-        .agg(F.count("*").alias("number"))
-    )
+    return f"""
+        SELECT date, hour, node, {bin_of("micros")} AS bin, count(*) AS number
+        FROM {messages} WHERE {HANDED_OVER} GROUP BY ALL"""
 
 
 def handover_percentiles(parts: DataFrame) -> DataFrame:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -42,6 +43,20 @@ def parquet_of(table: pa.Table) -> bytes:
     into = pa.BufferOutputStream()
     pq.write_table(table, into, row_group_size=max(1, table.num_rows))
     return bytes(into.getvalue().to_pybytes())
+
+
+def values_of(table: pa.Table) -> list[dict[str, Any]]:
+    """
+    The rows of a table, without what is null.
+    """
+    return [{name: value for name, value in row.items() if value is not None} for row in table.to_pylist()]
+
+
+def schema_of(schema: pa.Schema) -> StructType:
+    """
+    The schema of a table as Spark has it.
+    """
+    return from_arrow_schema(schema)
 
 
 def _type_of(type: DataType) -> Any:

@@ -65,8 +65,9 @@ class OwnRows:
         """
         A query for the present rows of a name, from a table of Arrow.
         """
-        rows = [{key: value for key, value in row.items() if value is not None} for row in table.to_pylist()]
-        return self.query(name, schema, rows)
+        from msgnode.mining.execution.arrow_tables import values_of  # a cluster does without
+
+        return self.query(name, schema, values_of(table))
 
     def constant(self, schema: StructType, rows: Sequence[dict[str, Any]]) -> DataFrame:
         """

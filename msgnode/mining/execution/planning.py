@@ -34,6 +34,7 @@ _DISPENSABLE = (
 # It would make subqueries of joins, which are planned and executed one by one.
 _MERGING = "org.apache.spark.sql.execution.planmerging.MergeSubplans"
 
+DUCKDB = "spark.msgnode.duckdb.enabled"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 SETTINGS = {
     _PARTITIONS: "1",
@@ -58,6 +59,13 @@ SETTINGS = {
 
 def on_one_machine(spark: SparkSession) -> bool:
     return str(spark.sparkContext.master).startswith("local")
+
+
+def may_use_duckdb(spark: SparkSession) -> bool:
+    """
+    May DuckDB answer for this Spark? On one machine, unless the user wants all from Spark.
+    """
+    return on_one_machine(spark) and str(spark.conf.get(DUCKDB, "true")).lower() != "false"
 
 
 def in_one_partition(spark: SparkSession) -> bool:

@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Source
-from msgnode.mining.analyses.columns import domain, kind, percentiles
-from msgnode.mining.analyses.latency import latency
-from msgnode.mining.analyses.volume import ERRORS
+from msgnode.mining.analyses.columns import percentiles
+from msgnode.mining.analyses.latency import LATENCY
 from msgnode.mining.mined.period import Period
 from msgnode.mining.report.findings import error_name
 from msgnode.mining.report.units import count, duration, share
+from msgnode.mining.sql.expressions import ERRORS, domain, kind
 
 MAX_KEYS = 200  # of each kind, the largest of both periods
 LEAST_SIGMA, LEAST_RATIO = 5.0, 1.2
@@ -231,7 +231,7 @@ def _counts(
     Counts by measure and key in both periods; of senders and domains only the largest of each period.
     """
     found = _shapes(a), _shapes(b)
-    for measure, key in (("sender", F.col("from")), ("domain", domain("from"))):
+    for measure, key in (("sender", F.col("from")), ("domain", F.expr(domain("`from`")))):
         keyed = [rows["messages"].where("`from` is not null").select(key.alias("key")) for rows in (a, b)]
         tops = [_top(rows) for rows in keyed]
         for counts, rows, own, other in zip(found, keyed, tops, reversed(tops), strict=True):
@@ -251,7 +251,7 @@ def _shapes(rows: dict[Source, DataFrame]) -> dict[tuple[str, str], int]:
     def add(measure: str, key: str, number: int) -> None:
         found[measure, key] = found.get((measure, key), 0) + number
 
-    shapes = rows["messages"].groupBy("node", kind().alias("type"), "outcome", "code", "reason")
+    shapes = rows["messages"].groupBy("node", F.expr(kind()).alias("type"), "outcome", "code", "reason")
     for row in shapes.agg(F.count("*").alias("number")).collect():
         add("node", row.node, row.number)
         add("type", row.type, row.number)
@@ -273,7 +273,7 @@ def _top(rows: DataFrame) -> dict[str, int]:
 
 def _answers(exchanges: DataFrame) -> dict[str, Answers]:
     pair = F.concat_ws(" of type ", "destination", "type").alias("pair")
-    histogram = exchanges.transform(latency).select(pair, "bin", "number").cache()
+    histogram = LATENCY.summarise(exchanges).select(pair, "bin", "number").cache()
     lost = F.sum(F.when(F.col("bin").isNull(), F.col("number")).otherwise(F.lit(0)))
     asked = histogram.groupBy("pair").agg(F.sum("number").alias("requests"), lost.alias("unanswered"))
     slow = percentiles(histogram.where("bin is not null"), "pair").select("pair", "p99")

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from msgnode.mining.analyses import subscription_graph
-from msgnode.mining.analyses.analysis import Source, totals, totals_of
+from msgnode.mining.analyses.analysis import Source, asked, totals, totals_of
 from msgnode.mining.analyses.catalogue import QUESTIONS
 from msgnode.mining.analyses.columns import HOUR_NANOSECONDS
 from msgnode.mining.execution.gathering import served
@@ -28,7 +28,7 @@ from msgnode.mining.pipeline.output import CHECKPOINT, Output
 from msgnode.mining.pipeline.run import policy_replay
 from msgnode.mining.reading.log_files import Unreadable
 from msgnode.mining.report.page import write_report
-from msgnode.mining.report.series import minutes
+from msgnode.mining.report.series import MINUTES, minutes
 from msgnode.mining.report.steps import MINUTE, SHORT_SECONDS, minutes_of
 
 _NODE = re.compile(r"traffic-(.+)-\d{8}T\d{2}\.")
@@ -190,7 +190,7 @@ class MinedDirectory:
         fine = {}
         if period.seconds <= SHORT_SECONDS:
             about["begin"], about["end"] = minutes_of(tables["nodes"], about["begin"], about["end"])
-            fine = minutes(rows["messages"], rows["exchanges"])
+            fine = minutes({name: asked(query, rows[of]) for name, (of, query) in MINUTES.items()})
         say("writing the report")
         name = f"report-{period.file_name}.html"
         self._output.files.write(name, write_report(about, tables, fine))

@@ -38,7 +38,7 @@ def replayed(messages: DataFrame, policies: Sequence[Replay]) -> list[Decisions]
         name = f"verdict_{at}"
         rows = policy.decided(rows).withColumnRenamed("verdict", name)
         fields = [
-            change(name).alias("change"),
+            F.expr(change(name)).alias("change"),
             *(F.col(f"{name}.{each}") for each in ("effect", "rule", "missing")),
         ]
         keys.append(F.when(F.col(name).isNotNull(), F.struct(*fields)).alias(f"d{at}"))

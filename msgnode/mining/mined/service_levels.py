@@ -14,10 +14,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Source
-from msgnode.mining.analyses.columns import count_where, domain, failed
+from msgnode.mining.analyses.columns import count_where
 from msgnode.mining.mined.period import SECOND
 from msgnode.mining.mined.slo_file import SLO
 from msgnode.mining.report.units import count, duration, share
+from msgnode.mining.sql.expressions import FAILURE, domain
 
 HOUR_SECONDS, DAY_SECONDS = 3600, 86_400
 WINDOWS = {"1h": HOUR_SECONDS, "6h": 6 * HOUR_SECONDS}
@@ -124,10 +125,11 @@ def measure(slo: SLO, rows: dict[Source, DataFrame], end: int, begin: int) -> Le
 def _refused(slo: SLO, messages: DataFrame) -> tuple[DataFrame, Column]:
     kept = messages.where(_of_type(slo, F.lower("type")))
     if slo.domain:
-        kept = kept.where(domain("from").isin(*slo.domain))
+        kept = kept.where(F.expr(domain("`from`")).isin(*slo.domain))
     if slo.except_codes:
-        kept = kept.where(~F.coalesce(failed() & F.col("code").isin(*slo.except_codes), F.lit(False)))
-    return kept, failed()
+        excepted = F.expr(FAILURE) & F.col("code").isin(*slo.except_codes)
+        kept = kept.where(~F.coalesce(excepted, F.lit(False)))
+    return kept, F.expr(FAILURE)
 
 
 def _late(slo: SLO, exchanges: DataFrame, end: int) -> tuple[DataFrame, Column]:
@@ -139,7 +141,7 @@ def _late(slo: SLO, exchanges: DataFrame, end: int) -> tuple[DataFrame, Column]:
     allowed = int(slo.within_ms * 1000)
     kept = exchanges.where("expects").where(_of_type(slo, F.lower("type")))
     if slo.domain:
-        kept = kept.where(domain("asked").isin(*slo.domain))
+        kept = kept.where(F.expr(domain("asked")).isin(*slo.domain))
     waiting = (F.col("answers") == 0) & (F.col("time") > end - allowed * 1000)
     return kept.where(~waiting), (F.col("answers") == 0) | (F.col("micros") > allowed)
 

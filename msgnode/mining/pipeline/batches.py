@@ -6,35 +6,25 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from msgnode.mining.analyses import exchanges
-from msgnode.mining.analyses.analysis import Analysis, Source
-from msgnode.mining.execution.gathering import gather, in_parallel
-from msgnode.mining.execution.kept_plans import forget, planned_once, where
-from msgnode.mining.execution.planning import in_one_partition, on_one_machine
+from msgnode.mining.analyses.analysis import Analysis, Asked, Source
+from msgnode.mining.execution.kept_plans import planned_once, where
+from msgnode.mining.execution.planning import in_one_partition
+from msgnode.mining.pipeline.answers import VALID, Answers
 from msgnode.mining.pipeline.checkpoint import Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Tail
 from msgnode.mining.pipeline.delta import transaction
-from msgnode.mining.pipeline.follow_up import SCHEMAS, FollowUp, schema_of
+from msgnode.mining.pipeline.follow_up import SCHEMAS, FollowUp
 from msgnode.mining.pipeline.line_store import LineStore, Say, Step
-from msgnode.mining.pipeline.output import (
-    FEW_BYTES,
-    MAX_AT_HAND,
-    KeptSums,
-    Output,
-)
+from msgnode.mining.pipeline.output import FEW_BYTES, Output
 from msgnode.mining.reading.log_files import LogFile, date, unsplit
 from msgnode.mining.reading.schema import TRAFFIC
 from msgnode.mining.report.units import count
 
-Sums = Callable[[DataFrame, DataFrame], dict[str, DataFrame]]  # of messages and exchanges
 _WHERE = [StructField("date", StringType()), StructField("hour", IntegerType())]
-_NUMBER = [StructField("batch", IntegerType())]
-_STORED: tuple[Source, ...] = ("lines", "exchanges", "lives")
-_VALID = "kind != 'bad'"
 _TASK_BYTES = 256 * 1024 * 1024  # of the log, for one task that merges batches
 
 
@@ -47,7 +37,7 @@ class Batches:
     """
 
     since = 0
-    rows_at_once = 0  # of the sums of the newest hour, if it was summed up at once
+    rows_at_once = 0  # of the sums of the newest hour, if they were computed at once
 
     def __init__(
         self,
@@ -64,11 +54,9 @@ class Batches:
         self._questions = questions
         self._line = StructType([*TRAFFIC.fields, *added.fields, *_WHERE])
         self._say = say
-        self._few_bytes = few_bytes
+        self._answers = Answers(spark, output, self, self._line, say, few_bytes)
         self._store = LineStore(spark, output, steps, self._line, say)
         self._follow_up = FollowUp(spark, output, self, say)
-        self._held: list[Batch] = []  # whose rows are in memory
-        self._held_rows: list[DataFrame] = []
 
     @property
     def _in_one(self) -> bool:
@@ -104,84 +92,14 @@ class Batches:
         """
         Make a part: the summaries of the stored rows of these batches.
         """
-        sources = self._in_memory(batches, None)
         self._say("summing up")
-        found = {question.name: question.summarise(sources[question.of]) for question in self._kept()}
-        self._output.write_parts(found, number, sum(batch.bytes for batch in batches))
-
-    def _sources(self, batches: list[Batch], last: Batch | None) -> dict[Source, DataFrame]:
-        """
-        The stored rows of these batches, for the analyses; of `last` also what is open.
-        """
-        settled = _settled(last)
-        return _by_kind(
-            where(self.stored_lines(batches), _VALID),  # the files are listed once
-            where(self.stored_rows("exchanges", batches), f"{settled} and ({exchanges.TOLD})"),
-            where(self.stored_rows("lives", batches), settled),
-        )
-
-    def _in_memory(self, batches: list[Batch], last: Batch | None) -> dict[Source, DataFrame]:
-        """
-        The same for all analyses. Few rows are read once: to open the files for each analysis costs more.
-        """
-        self.let_go()
-        if not self._few(batches):
-            return self._sources(batches, last)
-        # In the first look, what Spark reads with has to be loaded sooner or later.
-        again = last is not None and self._output.own.looks > 1
-        rows = self._read_here(batches, last) if again else None
-        if rows is None:
-            found = self._sources(batches, last)
-            rows = self._output.own.in_memory({name: found[name] for name in _STORED}, keep=last is not None)
-        if last is None:  # a part is summed up once
-            return _kinds(*rows)
-        self._held, self._held_rows = batches, rows
-        return _by_kind(*rows)
-
-    def _read_here(self, batches: list[Batch], last: Batch | None) -> list[DataFrame] | None:
-        """
-        The stored rows of these batches, as in `_sources`, read without Spark; None if it has to read them.
-        """
-        if not self._output.local_place("lines"):
-            return None
-        try:  # a cluster does without these
-            from msgnode.mining.execution.local_query import NotAnswered, read
-            from msgnode.mining.pipeline.local_rows import local_rows
-        except ModuleNotFoundError:
-            return None
-
-        numbers = [batch.number for batch in batches]
-        pieces = [piece for batch in batches for piece in batch.pieces]
-        settled = _settled(last)
-        asked: list[tuple[Source, list[int], StructType, str]] = [
-            ("lines", pieces, StructType([*self._line.fields, *_NUMBER]), _VALID),
-            (
-                "exchanges",
-                numbers,
-                schema_of("exchanges"),
-                f"{settled} and ({exchanges.TOLD})",
-            ),
-            ("lives", numbers, schema_of("lives"), settled),
-        ]
-        found = []
-        try:
-            for name, of, schema, condition in asked:
-                rows = local_rows(self._output, name, of, schema, self.since)
-                table = read(f"SELECT * FROM {name} WHERE {condition}", {name: rows})
-                found.append(self._output.own.at_hand(name, schema, table))
-        except NotAnswered as why:
-            self._say(f"Spark reads these rows, for DuckDB does not: {why}")
-            return None
-        return found
-
-    def _few(self, batches: list[Batch]) -> bool:
-        return on_one_machine(self._spark) and sum(batch.bytes for batch in batches) <= self._few_bytes
-
-    def let_go(self) -> None:
-        """
-        Forget the rows in memory: batches change.
-        """
-        self._held, self._held_rows = [], []
+        found = self._answers.here(_summaries(self._kept()), batches, None, self._output.part_file(number))
+        if found is not None:
+            self._output.take_parts(found, number)
+            return
+        sources = self._answers.sources_of_many(batches, None)
+        by_spark = {each.name: each.summarise(sources[each.of]) for each in self._kept()}
+        self._output.write_parts(by_spark, number, sum(batch.bytes for batch in batches))
 
     def merge_batches(self, one: Batch, batches: list[Batch]) -> None:
         """
@@ -204,7 +122,7 @@ class Batches:
         """
         Count the lines of a batch of which some days were removed, and store its invalid lines again.
         """
-        batch.lines = where(self.stored_lines([batch]), _VALID).count()
+        batch.lines = where(self.stored_lines([batch]), VALID).count()
         if batch.bad:
             named = F.regexp_extract("path", r"-(\d{8}T\d{2})\.jsonl", 1)
             since = time.strftime("%Y%m%dT%H", time.gmtime(self.since * 3600))
@@ -248,97 +166,39 @@ class Batches:
     def summaries(self, checkpoint: Checkpoint) -> Callable[[Analysis], DataFrame]:
         """
         The summaries of all batches for an analysis: the parts, and the tail, which is summarised now.
-
-        The files of the tail are listed once for all analyses, and what analyses share is planned once.
         """
+        self._say("summing up the newest hour")
         tail = checkpoint.tail
-        sources = self._in_memory(tail, tail[-1])
-        self.rows_at_once = 0
-        # Not on a cluster: such sums would be lost with an executor.
-        at_once = on_one_machine(self._spark) and not self._held
-        summed = self._summed_at_once(sources) if at_once else {}
+        found = self._answers.ask(_summaries(self._kept()), tail, tail[-1], at_once=True)
+        self.rows_at_once = self._answers.rows
 
         def summaries(question: Analysis) -> DataFrame:
-            now = summed.get(question.kept) or _summarised(question, sources[question.of])
+            now = found[question.kept]
             # With this schema no file needs to be examined; a column that an older part lacks is null.
             kept = [self._parts(question, checkpoint.parts, now.schema)] if checkpoint.parts else []
             return _united(self._in_one, *kept, now)
 
         return summaries
 
-    def _summed_at_once(self, sources: Mapping[Source, DataFrame]) -> dict[str, DataFrame]:
+    def ask(
+        self, queries: Mapping[str, Asked], batches: list[Batch], at_once: bool = False
+    ) -> dict[str, DataFrame]:
         """
-        The summaries of many rows, by the name under which parts store them.
+        The answers to queries of all rows of these batches, by name; of the last batch also what is open.
         """
-        forget()  # no plan is asked again, and each would hold such summaries
-        self._say("summing up the newest hour")
-        found: dict[str, DataFrame] = {}
-
-        counts: list[int] = []
-
-        def sum_up(question: Analysis) -> None:
-            counted = Observation()
-            rows = question.summarise(sources[question.of]).observe(counted, F.count("*").alias("rows"))
-            found[question.name] = rows.localCheckpoint()
-            counts.append(counted.get["rows"] or 0)
-
-        in_parallel(sum_up, self._kept())
-        self.rows_at_once = sum(counts)
-        return found
+        return self._answers.ask(queries, batches, batches[-1], at_once)
 
     def lines(self, batches: list[Batch]) -> DataFrame:
         """
         All valid lines of these batches, of all kinds.
         """
-        stored = self._not_held(batches)
-        found = [where(self.stored_lines(stored), _VALID)] if stored else []
-        return _united(self._in_one, *found, *(self._held_rows[:1] if len(stored) < len(batches) else ()))
+        return where(self.stored_lines(batches), VALID)
 
     def sources(self, batches: list[Batch]) -> dict[Source, DataFrame]:
         """
         The stored rows of these batches, for the analyses; of the last batch also what is open.
         """
-        stored = self._not_held(batches)
-        if len(stored) == len(batches):
-            return self._sources(batches, batches[-1])
-        held = _by_kind(*self._held_rows)
-        if not stored:
-            return held
-        earlier = self._sources(stored, None)
-        return _by_kind(*[_united(self._in_one, earlier[name], held[name]) for name in _STORED])
-
-    def summed(self, name: str, sums: Sums, batches: list[Batch]) -> dict[str, DataFrame]:
-        """
-        Sums of the messages and exchanges of these batches. They must be such that the sums of batches can be
-        put together. From the second look on those of earlier batches are made once, if they are few rows.
-        """
-        stored = self._not_held(batches)
-        numbers = tuple(number for batch in stored for number in (batch.number, *batch.pieces))
-        if self._output.own.looks < 2 or not stored or len(stored) == len(batches):
-            return _of(sums, self.sources(batches))
-        kept = self._output.sums.get(name)
-        if kept is None or kept.of != (self.since, *numbers):
-            found = _of(sums, self._sources(stored, None))
-            rows = gather([each.limit(MAX_AT_HAND + 1) for each in found.values()], again=False)
-            tables = {key: (found[key].schema, values) for key, values in zip(found, rows, strict=True)}
-            few = sum(map(len, rows)) <= MAX_AT_HAND
-            kept = self._output.sums[name] = KeptSums((self.since, *numbers), tables if few else {})
-        if not kept.tables:
-            return _of(sums, self.sources(batches))
-        now = _of(sums, _by_kind(*self._held_rows))
-        return {
-            key: _united(self._in_one, self._output.own.query(f"{name} {key}", *kept.tables[key]), now[key])
-            for key in now
-        }
-
-    def _not_held(self, batches: list[Batch]) -> list[Batch]:
-        """
-        Those of which this process does not hold the rows; it holds the last ones, if any.
-        """
-        held = [batch.number for batch in self._held]
-        if batches[-1].number not in held:
-            return batches
-        return [batch for batch in batches if batch.number not in held]
+        return self._answers.sources(batches, batches[-1])
 
     # -- stored rows -------------------------------------------------------------
 
@@ -361,30 +221,8 @@ class Batches:
         return _united(self._in_one, where(rows, f"date >= '{date(self.since)}'") if self.since else rows)
 
 
-def _settled(last: Batch | None) -> str:
-    return "not open" if last is None else f"(not open or batch = {last.number})"
-
-
-def _kinds(lines: DataFrame, exchanges: DataFrame, lives: DataFrame) -> dict[Source, DataFrame]:
-    return {
-        "lines": lines,
-        "messages": lines.where("kind = 'message'"),
-        "events": lines.where("kind = 'session'"),
-        "exchanges": exchanges,
-        "lives": lives,
-    }
-
-
-_by_kind = planned_once(_kinds)
-
-
-def _of(sums: Sums, rows: Mapping[Source, DataFrame]) -> dict[str, DataFrame]:
-    return sums(rows["messages"], rows["exchanges"])
-
-
-@planned_once
-def _summarised(question: Analysis, rows: DataFrame) -> DataFrame:
-    return question.summarise(rows)
+def _summaries(questions: Sequence[Analysis]) -> dict[str, Asked]:
+    return {each.name: (each.of, each.summary) for each in questions}
 
 
 @planned_once

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from msgnode.mining.analyses import exchanges, session_lifetimes
-from msgnode.mining.execution.planning import on_one_machine
+from msgnode.mining.execution.planning import may_use_duckdb
 from msgnode.mining.pipeline.checkpoint_entries import Batch
 from msgnode.mining.pipeline.output import TAILS, Output
 from msgnode.mining.reading.schema import TRAFFIC
@@ -103,11 +103,11 @@ class FollowUp:
         Store the rows without Spark. False if Spark has to do it.
         """
         place = self._output.local_place(question.name)
-        if not place or not on_one_machine(self._spark):
+        if not place or not may_use_duckdb(self._spark):
             return False
         try:  # a cluster does without these
-            from msgnode.mining.execution import local_query
-            from msgnode.mining.pipeline.local_rows import local_rows
+            from msgnode.mining.local import query as local_query
+            from msgnode.mining.local.rows import local_rows
         except ModuleNotFoundError:
             self._say("Spark does that, which takes longer, for DuckDB is not installed: pip install duckdb")
             return False
@@ -117,14 +117,11 @@ class FollowUp:
         threads = self._spark.sparkContext.defaultParallelism
         since, tables = self._stored.since, {}
         try:
-            tables["lines"] = local_rows(
-                self._output, "lines", batch.pieces, TRAFFIC, since, kind=question.kind
-            )
+            lines = Path(self._output.local_place("lines"))
+            tables["lines"] = local_rows(lines, batch.pieces, TRAFFIC, since, kind=question.kind)
             if before is not None:
                 schema = schema_of(question.name)
-                tables["carried"] = local_rows(
-                    self._output, question.name, [before.number], schema, since, open="true"
-                )
+                tables["carried"] = local_rows(Path(place), [before.number], schema, since, open="true")
             query = question.of_duckdb(before is not None, batch.end)
             local_query.store(query, tables, into, _BY, spill, threads)
         except local_query.NotAnswered as why:

@@ -40,7 +40,6 @@ class Ingest:
         """
         Ingest these files. Returns the checkpoint, which is saved, and the number of files read.
         """
-        self._batches.let_go()
         since = self._since(checkpoint, logs)
         self._batches.since = checkpoint.since = max(checkpoint.since, since)
         plan = checkpoint.plan(logs, unpacked, self._output.ends_line)

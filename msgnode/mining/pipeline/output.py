@@ -9,11 +9,11 @@ the next run to delete.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -30,10 +30,13 @@ from msgnode.mining.pipeline.lock import exclusive
 from msgnode.mining.pipeline.object_lock import HadoopObject, ObjectLock
 from msgnode.mining.reading.log_files import LogFiles, Unreadable
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 CHECKPOINT = "_checkpoint.json"
 _BY_BATCH = ("exchanges", "lives")
 _BY_PIECE = ("lines", "_bad")
-TAILS = "_tails"  # copies of what was appended to files, while it is read
+TAILS = "_tails"  # for a while: copies of what was appended to files, and answers with many rows
 # Columns of stored rows with a value of its own in nearly each row: a dictionary would be filled in vain.
 UNIQUE = ("id", "time", "transaction", "traceparent", "first_answer", "last_answer")
 FEW_BYTES = 8 * 1024 * 1024  # of the log: its sums are few rows
@@ -54,17 +57,6 @@ class OutputRefused(Exception):
     """
 
 
-@dataclass(frozen=True)
-class KeptSums:
-    """
-    Sums of batches in this process's memory: what they are `of`, and their tables by name, with the schema;
-    no tables if they have too many rows.
-    """
-
-    of: tuple[int, ...]
-    tables: dict[str, tuple[StructType, list[dict[str, Any]]]]
-
-
 class Output:
     """
     Reads and writes below one directory, on any file system that Hadoop supports.
@@ -76,7 +68,6 @@ class Output:
         self._check: Callable[[], None] = lambda: None
         self._delta: DeltaTables | None = None
         self._saved = ""  # the text of the checkpoint, if this process saved one
-        self.sums: dict[str, KeptSums] = {}  # of earlier batches, by name
         self._at_hand: dict[str, StoredTable] = {}  # sums of parts that this process wrote, by directory
         self._reads: dict[
             tuple[str, tuple[int, ...], StructType | str | None], DataFrame
@@ -163,7 +154,6 @@ class Output:
         Forget the sums in memory, and which files there are.
         """
         self._at_hand.clear()
-        self.sums.clear()
         self._reads.clear()
 
     def _use(self, checkpoint: Checkpoint) -> None:
@@ -407,6 +397,35 @@ class Output:
             self._at_hand[places[name]] = StoredTable(
                 schema, partial(self.own.constant, schema, values), values
             )
+        self._let_go_of_many()
+
+    def part_file(self, number: int) -> Callable[[str], Path]:
+        """
+        The new file of an analysis in a part, on this machine.
+        """
+
+        def file(name: str) -> Path:
+            self.delete(f"parts/{name}", number)  # of a run that was killed
+            return Path(self.local_place(f"parts/{name}"), f"batch={number}", _FILE)
+
+        return file
+
+    def take_parts(self, found: "Mapping[str, pa.Table | Path]", number: int) -> None:
+        """
+        Store the sums of each analysis as a part; those with many rows are in its file.
+        """
+        from msgnode.mining.execution.arrow_tables import parquet_of, schema_of, values_of
+
+        for name, sums in found.items():
+            self._forget_reads(f"parts/{name}", number)
+            if isinstance(sums, Path):
+                continue
+            place, schema, values = f"parts/{name}/batch={number}", schema_of(sums.schema), values_of(sums)
+            self.files.write_bytes(f"{place}/{_FILE}", parquet_of(sums))
+            self._at_hand[place] = StoredTable(schema, partial(self.own.constant, schema, values), values)
+        self._let_go_of_many()
+
+    def _let_go_of_many(self) -> None:
         if sum(len(table.values or ()) for table in self._at_hand.values()) > MAX_AT_HAND:
             self._at_hand.clear()
 

@@ -12,7 +12,7 @@ import hmac
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.columns import TYPES
+from msgnode.mining.sql.expressions import TYPES
 
 _BLOCK_BYTES = 64  # of SHA-256
 _DIGITS = 16

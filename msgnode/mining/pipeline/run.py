@@ -13,12 +13,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from msgnode.mining.analyses import subscription_graph
-from msgnode.mining.analyses.analysis import TOTALS, Analysis, totals_of, totals_of_values
+from msgnode.mining.analyses.analysis import TOTALS, Analysis, Asked, totals_of, totals_of_values
 from msgnode.mining.analyses.catalogue import QUESTIONS
 from msgnode.mining.analyses.columns import HOUR_NANOSECONDS
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
 from msgnode.mining.execution.gathering import gathered, in_parallel
-from msgnode.mining.execution.kept_plans import at_once, first, planned_once, where
+from msgnode.mining.execution.kept_plans import at_once, planned_once
 from msgnode.mining.execution.planning import for_few_rows, in_one_partition, on_one_machine
 from msgnode.mining.execution.stored_table import StoredTable
 from msgnode.mining.pipeline import pseudonyms
@@ -27,14 +27,13 @@ from msgnode.mining.pipeline.checkpoint import MAX_PARTS, MAX_TAIL, Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch
 from msgnode.mining.pipeline.ingest import Ingest
 from msgnode.mining.pipeline.line_store import Step
-from msgnode.mining.pipeline.output import FEW_BYTES, Output
-from msgnode.mining.pipeline.timeline import address_timeline, conversation
+from msgnode.mining.pipeline.output import FEW_BYTES, TAILS, Output
+from msgnode.mining.pipeline.timeline import AddressTimeline, Conversation
 from msgnode.mining.reading.log_files import LogFile, LogFiles, Unreadable
 from msgnode.mining.report.page import write_report
-from msgnode.mining.report.series import minutes, minutes_at_once
+from msgnode.mining.report.series import MINUTES, minutes
 from msgnode.mining.report.session_chapter import MAX_TOLD
 from msgnode.mining.report.steps import SHORT_SECONDS, minutes_of
-from msgnode.mining.report.tables import moment
 
 Say = Callable[[str], None]
 FEW_PARTS_BYTES = 64 * 1024 * 1024  # of Parquet: with more, compiled queries and all cores are faster
@@ -173,10 +172,11 @@ class MiningRun:
         tables |= self._stories(checkpoint.batches, striking, slowest)
         self._say("writing the report")
         about = self._about(checkpoint)
-        fine = self._fine(checkpoint, about, tables["nodes"], large)
+        fine = self._fine(checkpoint, about, tables["nodes"])
         with for_few_rows(self._spark, few):
             report = write_report(about, tables, fine)
         self._output.publish()
+        self._output.files.delete(TAILS)
         self._output.files.write("report.html", report)
         checkpoint.answered = checkpoint.next
         self._output.save(checkpoint)
@@ -246,48 +246,34 @@ class MiningRun:
         """
         The requested timelines over all lines; else the most conspicuous ones of the last hours, truncated.
         """
-        options, lines = self._options, self._batches.lines(batches)
+        options = self._options
         self._say("writing timelines")
         if options.stories:
-            told = [_told(lines, address, options.key) for address in options.stories]
+            told = [AddressTimeline(self._hidden(address), address) for address in options.stories]
         else:
             # By time, not by batches: how often the tool ran must not show.
-            recent = self._between((batches[-1].end - RECENT_HOURS) * HOUR_NANOSECONDS, None, batches)
-            told = [first(_told(recent, address), MAX_TOLD) for address in striking]
-        found = {"stories": _united(*told)}
+            recent = (batches[-1].end - RECENT_HOURS) * HOUR_NANOSECONDS
+            told = [AddressTimeline(self._hidden(each), each, recent, MAX_TOLD) for each in striking]
+        asked: dict[str, Asked] = {f"story {number}": ("lines", one) for number, one in enumerate(told)}
+        stories = list(asked)
         if options.conversation:
             id = options.conversation
-            way = conversation(lines, pseudonyms.hidden_id(id, options.key) if options.key else id)
-            found["conversation"] = way
+            way = Conversation(pseudonyms.hidden_id(id, options.key) if options.key else id)
+            asked["conversation"] = "lines", way
         elif slowest is not None:
-            near = self._around(slowest.time, batches)
-            way = conversation(near, slowest.id, slowest.asker, slowest.asked)
-            found["conversation"] = first(way, MAX_TOLD)
-        return self._output.write_tables(found)
+            near = slowest.time - HOUR_NANOSECONDS, slowest.time + HOUR_NANOSECONDS
+            way = Conversation(slowest.id, (slowest.asker, slowest.asked), *near, MAX_TOLD)
+            asked["conversation"] = "lines", way
+        found = self._batches.ask(asked, batches)
+        told_of = _united(*[found.pop(name) for name in stories])
+        return self._output.write_tables({"stories": told_of, **found})
 
-    def _around(self, time: int, batches: list[Batch]) -> DataFrame:
-        """
-        The lines of an hour before and after `time`.
-        """
-        return self._between(time - HOUR_NANOSECONDS, time + HOUR_NANOSECONDS, batches)
-
-    def _between(self, begin: int, end: int | None, batches: list[Batch]) -> DataFrame:
-        """
-        The lines from `begin` to `end`, or to the end of the log; only those days are read.
-        """
-        last = batches[-1].end * HOUR_NANOSECONDS - 1 if end is None else end
-        some = [
-            batch
-            for batch in batches
-            if batch.begin <= last // HOUR_NANOSECONDS and begin // HOUR_NANOSECONDS < batch.end
-        ]
-        days = where(
-            self._batches.lines(some), f"date between '{moment(begin)[:10]}' and '{moment(last)[:10]}'"
-        )
-        return where(days, f"time between {begin} and {last}")
+    def _hidden(self, address: str) -> str:
+        key = self._options.key
+        return pseudonyms.hidden_address(address, key) if key else address
 
     def _fine(
-        self, checkpoint: Checkpoint, about: dict[str, Any], nodes: StoredTable, large: bool
+        self, checkpoint: Checkpoint, about: dict[str, Any], nodes: StoredTable
     ) -> dict[str, DataFrame]:
         """
         The sums by minute of a log that is short enough to be shown so.
@@ -295,7 +281,7 @@ class MiningRun:
         if about["end"] - about["begin"] > SHORT_SECONDS:
             return {}
         about["begin"], about["end"] = minutes_of(nodes, about["begin"], about["end"])
-        return self._batches.summed("minutes", minutes_at_once if large else minutes, checkpoint.batches)
+        return minutes(self._batches.ask(MINUTES, checkpoint.batches, at_once=True))
 
     def _about(self, checkpoint: Checkpoint) -> dict[str, Any]:
         batches = checkpoint.batches
@@ -346,15 +332,6 @@ def _united(*rows: DataFrame) -> DataFrame:
 @planned_once
 def _sorted_totals(*rows: DataFrame) -> DataFrame:
     return _united(*rows).orderBy("table", "measure")
-
-
-@planned_once
-def _told(lines: DataFrame, address: str, key: bytes = b"") -> DataFrame:
-    """
-    A timeline, with the original name of the address in the column `about`.
-    """
-    named = pseudonyms.hidden_address(address, key) if key else address
-    return address_timeline(lines, named).withColumn("about", F.lit(address))
 
 
 def _conspicuous(tables: dict[str, StoredTable]) -> tuple[list[str], Row | None]:

@@ -8,13 +8,13 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.columns import FAILED
 from msgnode.mining.execution.gathering import Asking
 from msgnode.mining.execution.kept_plans import planned_once
 from msgnode.mining.execution.stored_table import StoredTable
 from msgnode.mining.report.findings import error_name
 from msgnode.mining.report.series import Series
 from msgnode.mining.report.steps import Steps
+from msgnode.mining.sql.expressions import FAILED
 
 DOMAINS = 15  # on each axis of the heat map
 BARS = 15

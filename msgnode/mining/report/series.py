@@ -5,22 +5,25 @@ Steps without lines are zeros in counts, and None in percentiles.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.columns import bin_of, hour_of, kind, percentiles
-from msgnode.mining.analyses.latency import latency
-from msgnode.mining.analyses.volume import ERRORS
-from msgnode.mining.execution.fewer_rows import with_fewer_rows
+from msgnode.mining.analyses.analysis import Asked
+from msgnode.mining.analyses.columns import hour_of, percentiles
+from msgnode.mining.analyses.latency import latency_by
+from msgnode.mining.analyses.volume import HANDED_OVER
 from msgnode.mining.execution.gathering import served
-from msgnode.mining.execution.kept_plans import at_once, planned_once
+from msgnode.mining.execution.kept_plans import planned_once
 from msgnode.mining.report.steps import HOUR, LONG_SECONDS, MINUTE, Steps
 from msgnode.mining.report.tables import Tables
+from msgnode.mining.sql.dialect import Dialect
+from msgnode.mining.sql.expressions import ERRORS, bin_of, kind
 
+_MINUTE = f"(time - time % {MINUTE * 1_000_000_000})"
 MAX_NODES = 50
 MAX_PAIRS = 12  # of type and destination with unanswered requests
 MAX_TOTALS = 100  # tables that are cut, and their measures
@@ -126,51 +129,50 @@ def _coarse(begin: int, end: int) -> int:
     return max(HOUR, Steps(begin, end).size)
 
 
-def minutes(messages: DataFrame, exchanges: DataFrame) -> dict[str, DataFrame]:
+def messages_by_minute(sql: Dialect, messages: str) -> str:
     """
-    Sums of these rows by minute, with `time` at its beginning. Rows of several hours may be summed up each on
-    their own, and the sums put together.
+    The number of messages with the same values, in the minute that begins at `time`.
     """
-    return _minutes(*_fewer(messages, exchanges))
+    error = {name: f"CASE WHEN outcome IN {ERRORS} THEN {name} END" for name in ("outcome", "code", "reason")}
+    return f"""
+        SELECT {_MINUTE} AS time, {kind()} AS type, node,
+            {", ".join(f"{value} AS {name}" for name, value in error.items())},
+            CASE WHEN {HANDED_OVER} THEN {bin_of("micros")} END AS bin, count(*) AS number
+        FROM {messages} GROUP BY ALL"""
 
 
-def minutes_at_once(messages: DataFrame, exchanges: DataFrame) -> dict[str, DataFrame]:
+def latency_by_minute(sql: Dialect, exchanges: str) -> str:
     """
-    The same of many rows, which are read now, and only once.
+    The latency of exchanges, with `time` as the beginning of the minute in place of the hour.
     """
-    return _minutes(*map(at_once, _fewer(messages, exchanges)))
+    timed = f"(SELECT *, {_MINUTE} AS minute FROM {exchanges})"
+    return f"""
+        SELECT minute AS time, node, type, destination, bin, number
+        FROM ({latency_by(sql, timed, "minute")})"""
+
+
+# The queries for `minutes`.
+MINUTES: dict[str, Asked] = {
+    "messages_by_minute": ("messages", messages_by_minute),
+    "latency_by_minute": ("exchanges", latency_by_minute),
+}
+
+
+def minutes(found: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """
+    Sums by minute, from the answers to MINUTES.
+    """
+    return _minutes(*[found[name] for name in MINUTES])
 
 
 @planned_once
-def _fewer(messages: DataFrame, exchanges: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """
-    The number of messages with the same values, in the minute that begins at `time`; and the latency.
-    """
-    minute = (F.col("time") - F.col("time") % (MINUTE * 1_000_000_000)).alias("time")
-    is_failed = F.col("outcome").isin(*ERRORS)
-    is_delivered = F.expr(
-        "outcome = 'delivered' and micros is not null and connector is distinct from 'node'"
-    )
-    keys: list[Column | str] = [
-        minute,
-        kind().alias("type"),
-        "node",
-        *[F.when(is_failed, F.col(name)).alias(name) for name in ("outcome", "code", "reason")],
-        F.when(is_delivered, bin_of(F.col("micros"))).alias("bin"),
-    ]
-    # `latency` groups by date and hour; the minute takes the place of the hour.
-    answered = exchanges.withColumn("hour", minute).transform(latency).withColumnRenamed("hour", "time")
-    return with_fewer_rows(messages, keys, {"number": F.lit(1)}), answered
-
-
-@planned_once
-def _minutes(counted: DataFrame, answered: DataFrame) -> dict[str, DataFrame]:
+def _minutes(counted: DataFrame, latency: DataFrame) -> dict[str, DataFrame]:
     number = F.sum("number").alias("number")
     failed = counted.where("outcome is not null")
     return {
         "volume": counted.groupBy("time", "type", "node").agg(number),
         "errors": failed.groupBy("time", "outcome", "code", "reason").agg(number),
-        "latency": answered,
+        "latency": latency,
         "handover": counted.where("bin is not null").groupBy("time", "bin").agg(number),
     }
 

@@ -14,11 +14,11 @@ from msgnode.mining.analyses import (
     top_talkers,
     volume,
 )
-from msgnode.mining.analyses.analysis import totals, totals_of_values
+from msgnode.mining.analyses.analysis import asked, totals, totals_of_values
 from msgnode.mining.analyses.catalogue import QUESTIONS
-from msgnode.mining.analyses.columns import destination, domain, is_multicast, kind
 from msgnode.mining.execution.gathering import gathered
-from msgnode.mining.pipeline.timeline import address_timeline, conversation
+from msgnode.mining.pipeline.timeline import AddressTimeline, Conversation
+from msgnode.mining.sql.expressions import destination, domain, is_multicast, kind
 from tests.mining.rows import ANN, BOB, HOUR, START, event, log, message, own, table
 
 SM = "domain://msg-node.a.example/sm"
@@ -60,7 +60,7 @@ class TestColumns:
         named = [*((a, "Weird") for a in addresses), ("mn://A/b", "Update"), ("domain://registry.", "update")]
         rows = spark.createDataFrame(named, "to string, type string")
 
-        found = table(rows.select(domain("to"), destination("to"), kind()))
+        found = table(rows.selectExpr(domain("to"), destination("to"), kind()))
 
         assert [
             ("b.example", "hyperty://b.example", "other"),
@@ -84,7 +84,7 @@ class TestColumns:
         rows = spark.createDataFrame([(a,) for a in tried], "to string")
 
         assert [address.is_multicast(a) for a in tried] == [
-            row[0] for row in table(rows.select(is_multicast("to")))
+            row[0] for row in table(rows.selectExpr(is_multicast("to")))
         ]
 
 
@@ -97,7 +97,7 @@ class TestVolume:
         """
         Messages, bytes and copies of each hour and kind.
         """
-        found = table(volume.volume_in_all(volume.volume(ten)))
+        found = table(volume.volume_in_all(asked(volume.volume, ten)))
 
         assert ("2026-07-31", 0, "mn1", "none", "update", "delivered", 2, 260, 4) in found
         assert ("2026-07-31", 0, "mn1", "line", "read", "delivered", 1, 100, 1) in found
@@ -109,7 +109,7 @@ class TestVolume:
         """
         Which domain sends how much to which; the busiest pair first.
         """
-        found = table(volume.matrix_in_all(volume.matrix(ten)))
+        found = table(volume.matrix_in_all(asked(volume.matrix, ten)))
 
         assert [
             ("a.example", "b.example", 4, 460, 2),
@@ -124,7 +124,7 @@ class TestVolume:
         """
         Sizes by powers of two, from 64 bytes on.
         """
-        found = table(volume.sizes_in_all(volume.sizes(ten)))
+        found = table(volume.sizes_in_all(asked(volume.sizes, ten)))
 
         assert [("update", 64, 1, 60), ("update", 128, 4, 400), ("update", 256, 1, 200)] == [
             row for row in found if row[0] == "update"
@@ -136,7 +136,9 @@ class TestVolume:
         """
         rows = log(spark, *[message(n, micros=n) for n in range(1, 101)])
 
-        [(_, _, number, p50, p90, p99, p999)] = table(volume.handover_percentiles(volume.handover(rows)))
+        [(_, _, number, p50, p90, p99, p999)] = table(
+            volume.handover_percentiles(asked(volume.handover, rows))
+        )
 
         assert 100 == number
         assert (50, 90, 99) <= (p50, p90, p99) <= (53, 95, 104)
@@ -148,7 +150,7 @@ class TestVolume:
         """
         rows = log(spark, message(1, micros=100, connector="line"), message(2, micros=0, connector="node"))
 
-        [(_, _, number, p50, *_)] = table(volume.handover_percentiles(volume.handover(rows)))
+        [(_, _, number, p50, *_)] = table(volume.handover_percentiles(asked(volume.handover, rows)))
 
         assert (1, True) == (number, 100 <= p50 <= 105)
 
@@ -163,7 +165,7 @@ class TestTalkers:
         The busiest sender first; what failed is counted.
         """
         found = table(
-            top_talkers.top_talkers(top_talkers.talkers_in_all(top_talkers.talkers(ten))),
+            top_talkers.top_talkers(top_talkers.talkers_in_all(asked(top_talkers.talkers, ten))),
             "address",
             "messages",
             "failed",
@@ -176,7 +178,7 @@ class TestTalkers:
         What is published, with the copies made of it.
         """
         assert [(CHAT, 1, 9, 100, 700, 9)] == table(
-            top_talkers.top_objects(top_talkers.objects_in_all(top_talkers.objects(ten)))
+            top_talkers.top_objects(top_talkers.objects_in_all(asked(top_talkers.objects, ten)))
         )
 
 
@@ -190,7 +192,7 @@ class TestRefusals:
         The most messages first, with words for the code and the last example.
         """
         found = table(
-            refusals.refusals_by_cause(refusals.refusals(ten)),
+            refusals.refusals_by_cause(asked(refusals.refusals, ten)),
             "cause",
             "code",
             "number",
@@ -214,7 +216,7 @@ class TestRefusals:
             message(2, outcome="refused", code=403, reason="reserved-address"),
             message(1, outcome="refused", code=403),
         )
-        parts = refusals.refusals(rows)
+        parts = asked(refusals.refusals, rows)
 
         found = table(refusals.refusals_by_cause(parts), "reason", "number")
         without = table(refusals.refusals_by_cause(parts.drop("reason")), "reason", "number")
@@ -230,7 +232,7 @@ class TestRefusals:
                    *[message(n, to=ANN, outcome="refused", code=403) for n in range(9)])  # fmt: skip
 
         found = table(
-            retry_loops.worst_loops(retry_loops.all_loops(retry_loops.failures(rows))),
+            retry_loops.worst_loops(retry_loops.all_loops(asked(retry_loops.failures, rows))),
             "address",
             "to",
             "failed",
@@ -248,7 +250,7 @@ class TestRefusals:
         times = [*range(12), *range(3600, 3615), *range(7200, 7209)]  # nine in the last hour are none
         rows = log(spark, *[message(at, outcome="refused", code=403) for at in times])
 
-        found = retry_loops.worst_loops(retry_loops.all_loops(retry_loops.failures(rows)))
+        found = retry_loops.worst_loops(retry_loops.all_loops(asked(retry_loops.failures, rows)))
 
         sums = ("loop.hours", "loop.first", "loop.last", "loop.failed")
         of_all = (2, "2026-07-31 00:00", "2026-07-31 01:00", 27)
@@ -265,7 +267,7 @@ class TestRefusals:
         made = spark.createDataFrame(rows, shape).withColumns({"date": F.lit("2026-07-31"), "hour": F.lit(0)})
 
         found = table(
-            retry_loops.worst_loops(retry_loops.all_loops(retry_loops.repetitions(made))),
+            retry_loops.worst_loops(retry_loops.all_loops(asked(retry_loops.repetitions, made))),
             "address",
             "failed",
             "unanswered",
@@ -314,7 +316,7 @@ class TestGraph:
         Those that stand: not unsubscribed, not refused, and their session has not ended.
         """
         found = table(
-            subscription_graph.subscriptions(subscription_graph.bindings(lines)), "session", "address"
+            subscription_graph.subscriptions(asked(subscription_graph.bindings, lines)), "session", "address"
         )
 
         assert [(ONE, CHAT), (TWO, CHAT), (ONE, "comm://a.example/orphan/changes")] == found
@@ -323,9 +325,9 @@ class TestGraph:
         """
         What nobody hears, what is never published, and who hears whom.
         """
-        standing = subscription_graph.subscriptions(subscription_graph.bindings(lines))
+        standing = subscription_graph.subscriptions(asked(subscription_graph.bindings, lines))
         published = subscription_graph.publications_in_all(
-            subscription_graph.publications(lines.where("kind = 'message'"))
+            asked(subscription_graph.publications, lines.where("kind = 'message'"))
         )
 
         assert [("comm://a.example/b/changes", 1), (CHAT, 0)] == table(published, "address", "unheard")
@@ -344,7 +346,7 @@ class TestGraph:
         rows = log(spark, message(1, "mn:/registry", CHAT, connector="node"))
 
         assert [("mn:/registry", 1)] == table(
-            subscription_graph.publications(rows), "publisher", "publications"
+            asked(subscription_graph.publications, rows), "publisher", "publications"
         )
 
 
@@ -433,7 +435,9 @@ class TestAnomalies:
             ],
         )
 
-        found = table(anomalies.anomalies(anomalies.hours(rows)), "scope", "name", "measure", "hour", "value")
+        found = table(
+            anomalies.anomalies(asked(anomalies.hours, rows)), "scope", "name", "measure", "hour", "value"
+        )
 
         assert [("code", "429", "failed", 3, 21)] == found
 
@@ -450,7 +454,7 @@ class TestAnomalies:
             event(5, "expired"),
         )
 
-        found = {row[2:5]: row[5:] for row in table(anomalies.hours(rows))}
+        found = {row[2:5]: row[5:] for row in table(asked(anomalies.hours, rows))}
 
         assert {
             ("mn1", "a.example", None): (2, 200, 0, 1, 0, 0, 1, 3),
@@ -465,7 +469,7 @@ class TestPresence:
     """
 
     def silences(self, spark, *lines):
-        rows = presence.silences(presence.presence(log(spark, *lines)))
+        rows = presence.silences(asked(presence.presence, log(spark, *lines)))
         return [
             (node, (since - START) // MINUTE, None if until is None else (until - START) // MINUTE, why)
             for node, since, until, _, why in table(rows)
@@ -531,7 +535,7 @@ class TestPresence:
         ]
 
         found = table(
-            presence.nodes(presence.presence(log(spark, *lines))),
+            presence.nodes(asked(presence.presence, log(spark, *lines))),
             "node",
             "alive",
             "starts",
@@ -576,7 +580,7 @@ class TestStories:
         )
 
         assert [(None, "opened"), ("2", None), ("3", None)] == table(
-            address_timeline(rows, ONE), "id", "event"
+            asked(AddressTimeline(ONE, ONE), rows), "id", "event"
         )
 
     def test_message_and_its_answer_on_their_way_across_nodes(self, spark):
@@ -593,7 +597,7 @@ class TestStories:
         )
 
         assert ["mn1", "mn2", "mn2", "mn1"] == [
-            row[0] for row in table(conversation(rows, "9", ANN, BOB), "node")
+            row[0] for row in table(asked(Conversation("9", (ANN, BOB)), rows), "node")
         ]
 
 

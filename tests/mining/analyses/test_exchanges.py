@@ -5,6 +5,7 @@ Requests and their answers, on logs of a few lines.
 import pytest
 
 from msgnode.mining.analyses import latency
+from msgnode.mining.analyses.analysis import asked
 from msgnode.mining.analyses.exchanges import TOLD, exchanges
 from tests.mining.rows import ANN, BOB, FIRST, SECOND, log, message, table
 
@@ -215,7 +216,9 @@ class TestLatency:
         """
         rows = made(spark, *[(str(n), BOB, 1, n) for n in range(1, 1001)])
 
-        [(type, to, number, p50, p90, p99, p999)] = table(latency.latency_percentiles(latency.latency(rows)))
+        [(type, to, number, p50, p90, p99, p999)] = table(
+            latency.latency_percentiles(asked(latency.latency, rows))
+        )
 
         assert ("read", "hyperty://b.example", 1000) == (type, to, number)
         for found, true in ((p50, 500), (p90, 900), (p99, 990), (p999, 999)):
@@ -228,7 +231,7 @@ class TestLatency:
         rows = made(spark, ("1", BOB, 0, None), ("2", BOB, 1, 5), ("3", ANN, 0, None), ("4", BOB, 0, None))
 
         found = table(
-            latency.most_unanswered(latency.unanswered_in_all(latency.unanswered(rows))),
+            latency.most_unanswered(latency.unanswered_in_all(asked(latency.unanswered, rows))),
             "address",
             "requests",
             "unanswered",
@@ -243,6 +246,6 @@ class TestLatency:
         """
         rows = made(spark, ("1", BOB, 0, None), ("2", BOB, 3, 8), ("3", BOB, 3, 8), ("4", BOB, 99, 8))
 
-        found = table(latency.chains_by_length(latency.chains(rows)), "answers", "number")
+        found = table(latency.chains_by_length(asked(latency.chains, rows)), "answers", "number")
 
         assert [(0, 1), (3, 2), (20, 1)] == found

@@ -5,6 +5,7 @@ The hourly tables that the report draws: errors by code, and answers by node.
 import pytest
 
 from msgnode.mining.analyses import exchanges, latency, volume
+from msgnode.mining.analyses.analysis import asked
 from tests.mining.rows import ANN, BOB, FIRST, log, message, table
 
 
@@ -22,7 +23,9 @@ def test_errors_are_counted_by_hour_node_code_and_reason(spark):
         message(3606, outcome="answered", code=200),
     )
 
-    found = table(volume.errors(volume.volume(rows)), "hour", "node", "outcome", "code", "reason", "number")
+    found = table(
+        volume.errors(asked(volume.volume, rows)), "hour", "node", "outcome", "code", "reason", "number"
+    )
 
     assert [
         (0, "mn1", "no-route", 0, None, 1),
@@ -44,7 +47,7 @@ def answered(spark):
             rows.append(message(10 * at, type="read", id=id, node=node))
             rows.append(message(10 * at + wait, BOB, ANN, type="response", id=id, node=node))
     rows.append(message(100, type="read", id="lost", node="mn2"))
-    return latency.latency(exchanges.exchanges(log(spark, *rows), None, FIRST + 1))
+    return asked(latency.latency, exchanges.exchanges(log(spark, *rows), None, FIRST + 1))
 
 
 def test_requests_without_an_answer_are_counted_by_node(answered):

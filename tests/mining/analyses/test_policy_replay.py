@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses import policy_replay
+from msgnode.mining.analyses.analysis import asked
 from msgnode.mining.reading.log_files import Unreadable
 from tests.mining.rows import ANN, BOB, log, message, table
 from tests.support.examples import TOP
@@ -30,7 +31,7 @@ def test_what_a_policy_would_have_blocked_and_what_it_leaves(spark):
     ).withColumn("why", F.lit(None).cast("string"))
 
     found = table(
-        policy_replay.decisions_in_all(policy_replay.decisions(policy.decided(rows))),
+        policy_replay.decisions_in_all(asked(policy_replay.decisions, policy.decided(rows))),
         "effect",
         "change",
         "number",
@@ -55,7 +56,7 @@ def test_subscribed(spark):
         ),
     ).withColumn("why", F.lit(None).cast("string"))
 
-    found = table(policy_replay.decisions(policy.decided(rows)), "effect", "change", "number")
+    found = table(asked(policy_replay.decisions, policy.decided(rows)), "effect", "change", "number")
 
     assert {("deny", "would be blocked", 1), ("notApplicable", "as it was", 1)} == set(found)
 
@@ -69,7 +70,7 @@ def test_default(spark):
     rows = log(spark, message(1), message(2, outcome="refused", code=403))
     rows = rows.withColumn("why", F.lit(None).cast("string"))
 
-    found = table(policy_replay.decisions(policy.decided(rows)), "effect", "change", "number")
+    found = table(asked(policy_replay.decisions, policy.decided(rows)), "effect", "change", "number")
 
     assert {("notApplicable", "would be blocked", 1), ("notApplicable", "as it was", 1)} == set(found)
     assert policy.revision != policy_replay.load_policy(path, "a.example").revision
@@ -83,7 +84,7 @@ def test_undecidable(spark):
     rows = log(spark, message(1), message(2, BOB, ANN)).withColumn("why", F.lit(None).cast("string"))
 
     found = table(
-        policy_replay.decisions_in_all(policy_replay.decisions(policy.decided(rows))),
+        policy_replay.decisions_in_all(asked(policy_replay.decisions, policy.decided(rows))),
         "change",
         "missing",
         "number",

@@ -5,9 +5,10 @@ Messages with records in a log, counted by Spark and by plain Python.
 import random
 from collections import Counter, defaultdict
 
-from msgnode.mining.analyses.columns import FAILED
+from msgnode.mining.analyses.analysis import asked
 from msgnode.mining.analyses.exchanges import exchanges
 from msgnode.mining.analyses.records import by_record, ill_typed
+from msgnode.mining.sql.expressions import FAILED
 from tests.mining.rows import ANN, BOB, FIRST, log, message, table
 
 LAMP, METER = "7a0c9a3e-5a0e-4f6f-9d52-0c3c8a2f0a01", "7a0c9a3e-5a0e-4f6f-9d52-0c3c8a2f0a02"
@@ -55,8 +56,8 @@ def test_volume_and_refusals_by_record_are_those_of_a_plain_count(spark):
     names = ("messages", "bytes", "copies", "failed", "ill_typed")
     expected = [(*key, *(counts[name] for name in names)) for key, counts in volume.items()]
 
-    found = table(by_record.records_in_all(by_record.records(log(spark, *made))))
-    refused = table(by_record.record_refusals_in_all(by_record.record_refusals(log(spark, *made))))
+    found = table(by_record.records_in_all(asked(by_record.records, log(spark, *made))))
+    refused = table(by_record.record_refusals_in_all(asked(by_record.record_refusals, log(spark, *made))))
 
     assert sorted(expected) == sorted(found)
     assert [row[2] for row in found] == sorted((row[2] for row in found), reverse=True)
@@ -76,7 +77,7 @@ def test_senders_of_ill_typed_messages_are_those_of_a_plain_count(spark):
         latest[key] = line["id"]
 
     found = table(
-        ill_typed.most_ill_typed(ill_typed.ill_typed(log(spark, *lines(300)))),
+        ill_typed.most_ill_typed(asked(ill_typed.ill_typed, log(spark, *lines(300)))),
         "address",
         "record",
         "direction",
@@ -96,22 +97,22 @@ def test_latency_by_record_is_that_of_its_requests(spark):
     The record of the request counts, whether the answer has one or not; other requests are not counted.
     """
 
-    def asked(id, seconds, record, answered_after=None):
+    def request(id, seconds, record, answered_after=None):
         yield message(seconds, ANN, BOB, id=id, type="read", record=record)
         if answered_after is not None:
             yield message(seconds + answered_after, BOB, ANN, id=id, type="response")
 
     made = [
-        *asked("1", 1, LAMP, 0.001),
-        *asked("2", 2, LAMP, 0.001),
-        *asked("3", 3, LAMP),
-        *asked("4", 4, METER, 1),
-        *asked("5", 5, None, 1),
+        *request("1", 1, LAMP, 0.001),
+        *request("2", 2, LAMP, 0.001),
+        *request("3", 3, LAMP),
+        *request("4", 4, METER, 1),
+        *request("5", 5, None, 1),
     ]
 
     found = exchanges(log(spark, *made), None, FIRST + 1)
     rows = table(
-        by_record.record_latency_percentiles(by_record.record_latency(found)),
+        by_record.record_latency_percentiles(asked(by_record.record_latency, found)),
         "record",
         "requests",
         "unanswered",

@@ -5,6 +5,7 @@ The lives of sessions, on logs of a few events.
 import pytest
 
 from msgnode.mining.analyses import sessions
+from msgnode.mining.analyses.analysis import asked
 from msgnode.mining.analyses.session_lifetimes import session_lifetimes
 from tests.mining.rows import FIRST, SECOND, START, event, log, table
 
@@ -121,7 +122,7 @@ class TestSessions:
             FIRST + 1,
         )
 
-        answer = table(sessions.sessions_by_end(sessions.sessions(found)))
+        answer = table(sessions.sessions_by_end(asked(sessions.sessions, found)))
 
         assert [("mn1", "closed", 1, 1, 0, 1, 5, 5), ("mn1", "goes on", 1, 1, 0, 0, 0, 0)] == answer
 
@@ -132,6 +133,6 @@ class TestSessions:
         calm = [event(60 * n, "attached", f"runtime://a.example/{n}") for n in range(9)]
         storm = [event(1800 + n, "attached", f"runtime://a.example/{n}") for n in range(25)]
 
-        found = table(sessions.storms(sessions.arrivals(log(spark, *calm, *storm))))
+        found = table(sessions.storms(asked(sessions.arrivals, log(spark, *calm, *storm))))
 
         assert [("mn1", START + 1800 * SECOND, 25, 0, 1.0)] == found

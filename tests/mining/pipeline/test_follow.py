@@ -13,11 +13,12 @@ from pyspark.sql.types import StructType
 from synthetic.plan import generate
 
 from msgnode.mining.execution.kept_plans import planned_once, uses
+from msgnode.mining.execution.planning import DUCKDB
 from msgnode.mining.pipeline.batches import Batches
 from msgnode.mining.pipeline.ingest import Ingest
 from msgnode.mining.pipeline.output import Output
 from msgnode.mining.reading.log_files import LogFiles
-from msgnode.mining.report.series import minutes
+from msgnode.mining.report.series import MINUTES, minutes
 from tests.mining.pipeline.test_ingest import QUESTIONS, Runs, at_once
 from tests.mining.rows import table
 
@@ -57,8 +58,7 @@ class Following:
         Take what is new, and return the sums by minute.
         """
         found, _ = self.ingest.take(self.output.begin({}, False), self.logs.logs(), self.logs.unpacked)
-        self.batches.summaries(found)
-        sums = self.batches.summed("minutes", minutes, found.batches)
+        sums = minutes(self.batches.ask(MINUTES, found.batches))
         return {
             name: sorted(
                 (row.asDict() for row in rows.collect()), key=lambda row: sorted(map(str, row.items()))
@@ -134,6 +134,17 @@ def test_lines_of_a_batch_across_the_days_that_are_kept_are_counted_again(spark,
     assert [4, 4, 4] == [batch.lines for batch in after.batches]
 
 
+@pytest.fixture(params=["true", "false"], ids=["duckdb", "spark"])
+def either_engine(request, spark):
+    """
+    Looks of which DuckDB answers what is asked of rows, and looks of which Spark does.
+    """
+    spark.conf.set(DUCKDB, request.param)
+    yield
+    spark.conf.unset(DUCKDB)
+
+
+@pytest.mark.usefixtures("either_engine")
 def test_looks_with_kept_plans_make_the_tables_of_one_run(spark, tmp_path):
     """
     After looks at what was appended, at a new hour and at late files, tables are those of one run over
@@ -157,10 +168,10 @@ def test_looks_with_kept_plans_make_the_tables_of_one_run(spark, tmp_path):
     assert kept[0] == kept[1] < kept[2]
 
 
-def test_sums_by_minute_of_earlier_hours_are_kept(spark, tmp_path):
+def test_sums_by_minute_of_looks_are_those_of_one_run(spark, tmp_path):
     """
     After looks at what was appended, at a new hour, at a late file, and after a run of another process, sums
-    by minute are those of one run over everything; those of earlier hours were in memory.
+    by minute are those of one run over everything.
     """
     generate(tmp_path / "whole", 300, 3, days=1, nodes=2, hours=3, plain=True)
     by_hour = sorted((tmp_path / "whole").glob("traffic-*"), key=lambda path: path.name[-9:])
@@ -169,12 +180,10 @@ def test_sums_by_minute_of_earlier_hours_are_kept(spark, tmp_path):
     following = Following(spark, runs)
     shutil.copy(first, runs.logs)
     lines = second.read_bytes().splitlines(keepends=True)
-    kept = []
 
     for size in (len(lines) // 3, len(lines) // 2, len(lines)):
         (runs.logs / second.name).write_bytes(b"".join(lines[:size]))
         following.minutes()
-        kept.append(following.output.sums.get("minutes"))
     shutil.copy(new, runs.logs)
     shutil.copy(late, runs.logs)
     found = following.minutes()
@@ -182,4 +191,3 @@ def test_sums_by_minute_of_earlier_hours_are_kept(spark, tmp_path):
     shutil.copy(newest, runs.logs)
 
     assert following.minutes() == Following(spark, runs, out="once").minutes() != found
-    assert kept[0] is None and kept[1] is kept[2] and kept[1].tables

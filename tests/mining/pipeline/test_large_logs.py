@@ -12,12 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 from synthetic.plan import generate
 
-from msgnode.mining.execution.planning import SETTINGS, for_few_rows, in_one_partition
+from msgnode.mining.execution.planning import DUCKDB, SETTINGS, for_few_rows, in_one_partition
 from msgnode.mining.pipeline.run import MiningRun, Options
+
+_ENGINES = {"duckdb": "true", "spark": "false"}
 
 
 @contextmanager
-def planned_for_many_rows(spark: SparkSession) -> Iterator[None]:
+def planned_for_many_rows(spark: SparkSession, duckdb: str = "true") -> Iterator[None]:
     """
     Settings as of a session for a large log.
     """
@@ -26,10 +28,12 @@ def planned_for_many_rows(spark: SparkSession) -> Iterator[None]:
         for name in SETTINGS:
             spark.conf.unset(name)
         spark.conf.set("spark.sql.shuffle.partitions", "3")
+        spark.conf.set(DUCKDB, duckdb)
         yield
     finally:
         for name, value in before.items():
             spark.conf.set(name, str(value))
+        spark.conf.unset(DUCKDB)
 
 
 def tables(out: Path) -> dict[str, list[dict[str, Any]]]:
@@ -42,20 +46,19 @@ def tables(out: Path) -> dict[str, list[dict[str, Any]]]:
 
 def test_a_large_log_has_the_results_of_a_small_one(spark: SparkSession, tmp_path: Path) -> None:
     """
-    All tables are equal, whether the newest hour is summed up at once, and queries compiled, or not.
+    All tables are equal, whether queries are compiled or not, and by either engine.
     """
     generate(tmp_path / "logs", 3000, 1, 1, 2, hours=3, plain=True)
-    options = [Options(str(tmp_path / "logs"), str(tmp_path / name)) for name in ("small", "large")]
-    small = MiningRun(spark, options[0], lambda _: None).run()
-    told: list[str] = []
-    with planned_for_many_rows(spark):
-        large = MiningRun(spark, options[1], told.append, most_tail=1, few_bytes=0).run()
-        assert not in_one_partition(spark)
-    assert "summing up the newest hour" in told
-    assert (small.lines, small.bad, small.files) == (large.lines, large.bad, large.files)
-    assert tables(tmp_path / "small") == tables(tmp_path / "large")
+    options = {name: Options(str(tmp_path / "logs"), str(tmp_path / name)) for name in ("small", *_ENGINES)}
+    small = MiningRun(spark, options["small"], lambda _: None).run()
     report = (tmp_path / "small" / "report.html").read_text()
-    assert report == (tmp_path / "large" / "report.html").read_text()
+    for engine, enabled in _ENGINES.items():
+        with planned_for_many_rows(spark, enabled):
+            large = MiningRun(spark, options[engine], lambda _: None, most_tail=1, few_bytes=0).run()
+            assert not in_one_partition(spark)
+        assert (small.lines, small.bad, small.files) == (large.lines, large.bad, large.files)
+        assert tables(tmp_path / "small") == tables(tmp_path / engine)
+        assert report == (tmp_path / engine / "report.html").read_text()
 
 
 def test_each_look_at_a_large_log_shows_what_was_appended(spark: SparkSession, tmp_path: Path) -> None:

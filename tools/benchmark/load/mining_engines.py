@@ -125,6 +125,7 @@ def spark(question: str, directory: Path) -> Any:
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
+    from msgnode.mining.analyses.analysis import asked
     from msgnode.mining.analyses.columns import percentiles
     from msgnode.mining.analyses.exchanges import exchanges
     from msgnode.mining.analyses.latency import latency
@@ -143,15 +144,15 @@ def spark(question: str, directory: Path) -> Any:
         lines = text.transform(parsed).observe(Observation(), F.count("*"))
         messages = lines.where("why is null and kind = 'message'")
         if question == "volume":
-            found = volume(messages).agg(F.count("*"), F.sum("messages"), F.sum("bytes")).collect()
+            found = asked(volume, messages).agg(F.count("*"), F.sum("messages"), F.sum("bytes")).collect()
             answer = list(found[0])
         elif question == "refusals":
-            causes = refusals_by_cause(refusals(messages))
+            causes = refusals_by_cause(asked(refusals, messages))
             answer = list(causes.agg(F.count("*"), F.sum("number")).collect()[0])
         else:
             paired = exchanges(messages, None, 0)
             paired = paired.where("type in ('create', 'read', 'execute')").cache()
-            bins = latency(paired).withColumn("all", F.lit(1))
+            bins = asked(latency, paired).withColumn("all", F.lit(1))
             (high,) = percentiles(bins, "all").collect()
             answer = [high.number, paired.count(), high.p99 // 1000]
         return answer, time.monotonic() - begun

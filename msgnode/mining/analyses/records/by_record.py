@@ -6,28 +6,24 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis, sum_fold
-from msgnode.mining.analyses.columns import bin_of, count_where, failed, percentiles, sum_or_zero
-from msgnode.mining.analyses.records.ill_typed import direction, is_ill_typed
+from msgnode.mining.analyses.columns import percentiles
+from msgnode.mining.analyses.records.ill_typed import DIRECTION, ILL_TYPED
+from msgnode.mining.sql.dialect import Dialect
+from msgnode.mining.sql.expressions import FAILURE, bin_of, number_where, total
 
 _SUMS = ("messages", "bytes", "copies", "failed", "ill_typed")
 _REFUSED = ("record", "direction", "outcome", "code", "reason")
 
 
-def records(messages: DataFrame) -> DataFrame:
+def records(sql: Dialect, messages: str) -> str:
     """
     How many messages, bytes and copies has each record, and how many were refused? For each day.
     """
-    return (
-        messages.where("record is not null")
-        .groupBy("date", "record", direction().alias("direction"))
-        .agg(
-            F.count("*").alias("messages"),
-            sum_or_zero(F.col("bytes")).alias("bytes"),
-            sum_or_zero(F.col("recipients")).alias("copies"),
-            count_where(failed()).alias("failed"),
-            count_where(is_ill_typed()).alias("ill_typed"),
-        )
-    )
+    return f"""
+        SELECT date, record, {DIRECTION} AS direction, count(*) AS messages, {total("bytes")} AS bytes,
+            {total("recipients")} AS copies, {number_where(FAILURE)} AS failed,
+            {number_where(ILL_TYPED)} AS ill_typed
+        FROM {messages} WHERE record IS NOT NULL GROUP BY ALL"""
 
 
 def records_in_all(parts: DataFrame) -> DataFrame:
@@ -38,22 +34,14 @@ def records_in_all(parts: DataFrame) -> DataFrame:
     return parts.groupBy("record", "direction").agg(*sums).orderBy(F.desc("messages"), "record", "direction")
 
 
-def record_refusals(messages: DataFrame) -> DataFrame:
+def record_refusals(sql: Dialect, messages: str) -> str:
     """
     Why did messages with a record fail? By record, outcome, code and reason.
     """
-    return (
-        messages.where(F.col("record").isNotNull() & (failed() | is_ill_typed()))
-        .groupBy(
-            "date",
-            "record",
-            direction().alias("direction"),
-            "outcome",
-            F.coalesce("code", F.lit(0)).alias("code"),
-            "reason",
-        )
-        .agg(F.count("*").alias("number"))
-    )
+    return f"""
+        SELECT date, record, {DIRECTION} AS direction, outcome, coalesce(code, 0) AS code, reason,
+            count(*) AS number
+        FROM {messages} WHERE record IS NOT NULL AND ({FAILURE} OR {ILL_TYPED}) GROUP BY ALL"""
 
 
 def record_refusals_in_all(parts: DataFrame) -> DataFrame:
@@ -63,18 +51,15 @@ def record_refusals_in_all(parts: DataFrame) -> DataFrame:
     return parts.groupBy(*_REFUSED).agg(F.sum("number").alias("number")).orderBy(F.desc("number"), *_REFUSED)
 
 
-def record_latency(exchanges: DataFrame) -> DataFrame:
+def record_latency(sql: Dialect, exchanges: str) -> str:
     """
     How many microseconds until the last answer? A histogram for each record of requests.
 
     The bin is null for requests without an answer.
     """
-    bin = F.when(F.col("answers") > 0, bin_of(F.col("micros"))).alias("bin")
-    return (
-        exchanges.where("record is not null and (answers > 0 or expects)")
-        .groupBy("date", "record", bin)
-        .agg(F.count("*").alias("number"))
-    )
+    return f"""
+        SELECT date, record, CASE WHEN answers > 0 THEN {bin_of("micros")} END AS bin, count(*) AS number
+        FROM {exchanges} WHERE record IS NOT NULL AND (answers > 0 OR expects) GROUP BY ALL"""
 
 
 def record_latency_percentiles(parts: DataFrame) -> DataFrame:

@@ -25,13 +25,26 @@ class Dialect:
     A dialect of SQL. The fields are what to write in it, with `{}` for what is written about.
     """
 
-    name: str  # of a column that is a word of SQL
-    ends_with: str  # a text, with another
+    name: str  # of a column that may be a word of SQL
+    origin: str  # an address without its path: it has the same domain and destination, and there are few
     quotient: str  # the integer quotient, cut off
     struct: str
     field: str  # of a struct: its name, and its value
     row_before: str  # as the end of a frame
     date: str  # of a number of days since 1970, as 2026-07-31
+    each: str  # a row for each element of an array
+    set: str  # of all values but null, in order
+    with_one: str  # such a set, with one more value
+    decoded: str  # the text of hexadecimal digits
+
+    def named(self, column: str) -> str:
+        return self.name.format(column)
+
+    def text(self, value: str) -> str:
+        """
+        Any text as a literal. Engines differ in what they escape, so it is written in hexadecimal digits.
+        """
+        return self.decoded.format(value.encode("utf-8", "replace").hex())
 
     def struct_of(self, fields: Mapping[str, str]) -> str:
         """
@@ -54,19 +67,27 @@ class Dialect:
 
 SPARK = Dialect(
     name="`{}`",
-    ends_with="endswith({}, {})",
+    origin="substring_index({}, '/', 3)",
     quotient="(({}) DIV {})",
     struct="named_struct({})",
     field="'{}', {}",
     row_before="-1 FOLLOWING",  # a constant; the other form is an expression, which planning does not fold
     date="date_format(date_from_unix_date(CAST({} AS INT)), 'yyyy-MM-dd')",
+    each="explode({})",
+    set="sort_array(collect_set({}))",
+    with_one="sort_array(array_compact(array_union({}, array({}))))",
+    decoded="decode(unhex('{}'), 'utf-8')",
 )
 DUCKDB = Dialect(
     name='"{}"',
-    ends_with="ends_with({}, {})",
+    origin="regexp_extract({}, '^[^/]*/?[^/]*/?[^/]*')",
     quotient="(({}) // {})",
     struct="{{{}}}",
     field="'{}': {}",
     row_before="1 PRECEDING",
     date="strftime(DATE '1970-01-01' + CAST({} AS INTEGER), '%Y-%m-%d')",
+    each="unnest({})",
+    set="list_sort(list_distinct(list({})))",
+    with_one="list_sort(list_distinct(list_append({}, {})))",
+    decoded="decode(unhex('{}'))",
 )

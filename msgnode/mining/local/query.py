@@ -4,14 +4,17 @@ that Spark needs.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from errno import ENOSPC
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 # Bytes for sorting and grouping, or a quarter of the machine's; with more rows it uses the disk.
 MAX_MEMORY = 2 * 2**30
@@ -69,13 +72,70 @@ def store(
         )
 
 
-def read(query: str, tables: Mapping[str, StoredRows]) -> Any:
+def answers(
+    queries: Mapping[str, str],
+    tables: Mapping[str, StoredRows],
+    views: Mapping[str, str],
+    into: Callable[[str], Path],
+    spill: Path,
+    threads: int,
+    most: int,
+    at_hand: bool,
+) -> dict[str, pa.Table | Path]:
     """
-    The rows of a query of these tables, which are few, as a table of Arrow. NotAnswered if that is not
-    possible.
+    The answers to queries of these tables and of views, which are queries of the tables: each a table of
+    Arrow, or with more than `most` rows a file `into(name)`. `at_hand`: the rows of views are read once.
+    NotAnswered if that is not possible, OSError if there is no space left.
     """
-    with _connection(tables, {"threads": 1, "temp_directory": ""}) as connection:
-        return connection.sql(query).to_arrow_table()
+    spill.mkdir(parents=True, exist_ok=True)
+    found: dict[str, pa.Table | Path] = {}
+    threads = min(threads, os.cpu_count() or 1)
+    with _connection(tables, {"threads": threads, "temp_directory": str(spill)}) as connection:
+        for name, query in views.items():
+            connection.execute(f"CREATE {'TEMP TABLE' if at_hand else 'VIEW'} {_name(name)} AS {query}")
+        for name, query in queries.items():
+            with pa.RecordBatchReader.from_stream(connection.sql(query)) as rows:
+                found[name] = _taken(rows, into(name), most)
+    return found
+
+
+def _taken(rows: pa.RecordBatchReader, into: Path, most: int) -> pa.Table | Path:
+    few: list[pa.RecordBatch] = []
+    batches = _batches(rows)
+    for batch in batches:
+        few.append(batch)
+        if sum(each.num_rows for each in few) > most:
+            break
+    else:
+        return pa.Table.from_batches(few, rows.schema)
+    into.parent.mkdir(parents=True, exist_ok=True)
+    with pq.ParquetWriter(into, rows.schema) as file:
+        for batch in chain(few, batches):
+            file.write_batch(batch)
+    return into
+
+
+def _batches(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """
+    The rows while DuckDB makes them. What fails then, Arrow tells in its own errors.
+    """
+    while True:
+        try:
+            batch = rows.read_next_batch()
+        except StopIteration:
+            return
+        except (pa.ArrowException, OSError) as why:
+            raise _refusal(str(why)) from why
+        yield batch
+
+
+def _refusal(text: str) -> Exception:
+    """
+    An error of DuckDB as one of this module.
+    """
+    if "No space left on device" in text:
+        return OSError(ENOSPC, "No space left on device")
+    return NotAnswered(text.partition("\n")[0])
 
 
 @contextmanager
@@ -93,9 +153,7 @@ def _connection(tables: Mapping[str, StoredRows], settings: Mapping[str, Any]) -
             raise KeyboardInterrupt from why
         raise
     except duckdb.Error as why:
-        if "No space left on device" in str(why):
-            raise OSError(ENOSPC, "No space left on device") from why
-        raise NotAnswered(str(why).partition("\n")[0]) from why
+        raise _refusal(str(why)) from why
 
 
 def _select(rows: StoredRows) -> str:

@@ -8,19 +8,15 @@ from pathlib import Path
 
 from pyspark.sql.types import ArrayType, DataType, StructType
 
-from msgnode.mining.execution.local_query import NotAnswered, StoredFiles, StoredRows
-from msgnode.mining.pipeline.output import Output
+from msgnode.mining.local.query import NotAnswered, StoredFiles, StoredRows
 from msgnode.mining.reading.log_files import date
 
 
-def local_rows(
-    output: Output, name: str, numbers: list[int], schema: StructType, since: int, **values: str
-) -> StoredRows:
+def local_rows(place: Path, numbers: list[int], schema: StructType, since: int, **values: str) -> StoredRows:
     """
-    The rows of these batches, or pieces of batches, from the hour `since` on; `values` are those of columns
-    that divide them into directories. NotAnswered if a directory cannot be listed.
+    The rows of these batches, or pieces of batches, in a directory, from the hour `since` on; `values` are
+    those of columns that divide them into directories. NotAnswered if a directory cannot be listed.
     """
-    place = Path(output.local_place(name))
     first = date(since) if since else ""
     try:
         found = [
@@ -33,7 +29,7 @@ def local_rows(
         ]
     except OSError as why:
         raise NotAnswered(str(why)) from why
-    return StoredRows({field.name: _type(field.dataType) for field in schema.fields}, found)
+    return StoredRows({field.name: type_name(field.dataType) for field in schema.fields}, found)
 
 
 def _parts(directory: Path, values: Mapping[str, str | int]) -> Iterator[StoredFiles]:
@@ -51,13 +47,13 @@ def _has_rows(name: str) -> bool:
     return name.endswith(".parquet") and not name.startswith((".", "_"))
 
 
-def _type(type: DataType) -> str:
+def type_name(type: DataType) -> str:
     """
     A type of Spark as DuckDB writes it.
     """
     if isinstance(type, ArrayType):
-        return f"{_type(type.elementType)}[]"
+        return f"{type_name(type.elementType)}[]"
     if isinstance(type, StructType):
-        fields = (f'"{field.name}" {_type(field.dataType)}' for field in type.fields)
+        fields = (f'"{field.name}" {type_name(field.dataType)}' for field in type.fields)
         return f"STRUCT({', '.join(fields)})"
     return type.simpleString()

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from msgnode.mining.execution.local_query import NotAnswered, StoredFiles, StoredRows, read, store
+from msgnode.mining.local.query import NotAnswered, StoredFiles, StoredRows, store
+from tests.mining.engines import read
 
 TYPES = {"n": "bigint", "word": "string", "day": "string"}
 
@@ -22,8 +23,8 @@ def stored(path: Path, **columns: list[object]) -> StoredFiles:
     return StoredFiles([path], {"day": "2026-07-31"})
 
 
-def rows(query: str, *parts: StoredFiles) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = read(query, {"rows": StoredRows(TYPES, parts)}).to_pylist()
+def rows(place: Path, query: str, *parts: StoredFiles) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = read(query, {"rows": StoredRows(TYPES, parts)}, place).to_pylist()
     return found
 
 
@@ -33,17 +34,17 @@ def test_column_that_an_older_file_lacks_is_null(tmp_path: Path) -> None:
     """
     older, newer = stored(tmp_path / "1", n=[1]), stored(tmp_path / "2", n=[2], word=["a"], other=[True])
 
-    assert [{"n": 1, "word": None, "day": "2026-07-31"}] == rows("SELECT * FROM rows", older)
+    assert [{"n": 1, "word": None, "day": "2026-07-31"}] == rows(tmp_path, "SELECT * FROM rows", older)
     assert [(1, None), (2, "a")] == [
-        (row["n"], row["word"]) for row in rows("SELECT * FROM rows ORDER BY n", older, newer)
+        (row["n"], row["word"]) for row in rows(tmp_path, "SELECT * FROM rows ORDER BY n", older, newer)
     ]
 
 
-def test_no_files_are_no_rows() -> None:
+def test_no_files_are_no_rows(tmp_path: Path) -> None:
     """
     Without files there are no rows, and the types are known.
     """
-    assert [] == rows("SELECT n + 1, word || '' FROM rows")
+    assert [] == rows(tmp_path, "SELECT n + 1, word || '' FROM rows")
 
 
 def test_directory_may_have_any_name(tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_directory_may_have_any_name(tmp_path: Path) -> None:
     stored(tmp_path / "day=it's a {x}" / "1.parquet", n=[2])
     store("SELECT * FROM rows", {"rows": StoredRows(TYPES, [part])}, directory / "out", ["day"], tmp_path, 1)
 
-    assert [{"n": 1, "word": None, "day": "2026-07-31"}] == rows("SELECT * FROM rows", part)
+    assert [{"n": 1, "word": None, "day": "2026-07-31"}] == rows(tmp_path, "SELECT * FROM rows", part)
     [written] = (directory / "out" / "day=2026-07-31").iterdir()
     assert [1] == pq.ParquetFile(written).read()["n"].to_pylist()
 
@@ -89,19 +90,21 @@ def test_file_that_cannot_be_read_is_left_to_spark(tmp_path: Path) -> None:
     part.files[0].write_bytes(b"no Parquet")
 
     with pytest.raises(NotAnswered, match=r"1\.parquet"):
-        rows("SELECT * FROM rows", part)
+        rows(tmp_path, "SELECT * FROM rows", part)
 
 
-def test_signal_ends_a_query() -> None:
+def test_signal_ends_a_query(tmp_path: Path) -> None:
     """
     Ctrl-C ends a query, and is no answer of DuckDB.
     """
+    query = "SELECT 1 FROM range(10_000_000_000) AS many(i) WHERE md5(i::VARCHAR) = 'a'"
     code = (
         "import os, signal, threading\n"
-        "from msgnode.mining.execution.local_query import read\n"
+        "from pathlib import Path\n"
+        "from msgnode.mining.local.query import answers\n"
         "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "try:\n"
-        "    read(\"SELECT 1 FROM range(10_000_000_000) AS many(i) WHERE md5(i::VARCHAR) = 'a'\", {})\n"
+        f"    answers({{'one': {query!r}}}, {{}}, {{}}, Path, Path({str(tmp_path)!r}), 1, 1, False)\n"
         "except KeyboardInterrupt:\n"
         "    print('interrupted')\n"
     )
@@ -125,3 +128,36 @@ def test_full_disk_is_an_error_of_the_system(tmp_path: Path) -> None:
             store(query, {}, small / "out", ["day"], tmp_path, 1)
     finally:
         subprocess.run(["umount", small], check=True)
+
+
+@pytest.mark.parametrize("number", [5, 5_000_000])
+def test_failure_of_a_query_is_left_to_spark_however_late(tmp_path: Path, number: int) -> None:
+    """
+    A query that fails is left to Spark, also if it has given rows before.
+    """
+    query = (
+        f"SELECT CASE WHEN i = {number} THEN error('too much') ELSE i END FROM range(10_000_000) AS many(i)"
+    )
+
+    with pytest.raises(NotAnswered, match="too much"):
+        read(query, {}, tmp_path)
+
+
+def test_many_rows_are_in_a_file(tmp_path: Path) -> None:
+    """
+    An answer with more rows than asked for is a file, and is complete.
+    """
+    found = read("SELECT i FROM range(300_000) AS many(i)", {}, tmp_path, most=299_999)
+
+    assert (tmp_path / "one").is_file()
+    assert list(range(300_000)) == sorted(found["i"].to_pylist())
+
+
+def test_as_many_rows_as_asked_for_make_no_file(tmp_path: Path) -> None:
+    """
+    An answer with just as many rows as asked for is at hand.
+    """
+    found = read("SELECT i FROM range(300_000) AS many(i)", {}, tmp_path, most=300_000)
+
+    assert not (tmp_path / "one").exists()
+    assert 300_000 == found.num_rows

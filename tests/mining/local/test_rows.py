@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
-from msgnode.mining.execution.local_query import NotAnswered, read
-from msgnode.mining.pipeline.local_rows import local_rows
+from msgnode.mining.local.query import NotAnswered
+from msgnode.mining.local.rows import local_rows
+from tests.mining.engines import read
 from tests.mining.rows import FIRST
 
 SCHEMA = StructType(
@@ -25,20 +26,8 @@ SCHEMA = StructType(
 )
 
 
-class Place:
-    """
-    An output of which only the place is asked.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def local_place(self, name: str) -> str:
-        return str(self._directory / name)
-
-
 @pytest.fixture
-def output(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> Path:
     for n, name in enumerate(
         (
             "batch=1/kind=message/date=2026-07-30/part.parquet",
@@ -51,38 +40,38 @@ def output(tmp_path: Path) -> Place:
         path = tmp_path / "lines" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table({"n": [n], "tags": [["a"]], "verdict": [{"effect": "deny"}]}), path)
-    return Place(tmp_path)
+    return tmp_path / "lines"
 
 
-def numbers(output: Place, pieces: list[int], since: int = 0, **values: str) -> list[int]:
-    rows = local_rows(output, "lines", pieces, SCHEMA, since, **values)  # type: ignore[arg-type]
-    return [row["n"] for row in read("SELECT n FROM lines ORDER BY n", {"lines": rows}).to_pylist()]
+def numbers(place: Path, pieces: list[int], since: int = 0, **values: str) -> list[int]:
+    rows = local_rows(place, pieces, SCHEMA, since, **values)
+    return [row["n"] for row in read("SELECT n FROM lines ORDER BY n", {"lines": rows}, place).to_pylist()]
 
 
-def test_rows_are_of_these_batches_kinds_and_days(output: Place) -> None:
+def test_rows_are_of_these_batches_kinds_and_days(place: Path) -> None:
     """
     Only the batches and kinds that are asked for are read, and only days that are kept.
     """
-    assert [0, 1, 2, 4] == numbers(output, [1, 2])
-    assert [0, 1] == numbers(output, [1], kind="message")
-    assert [1, 2, 4] == numbers(output, [1, 2], since=FIRST)
+    assert [0, 1, 2, 4] == numbers(place, [1, 2])
+    assert [0, 1] == numbers(place, [1], kind="message")
+    assert [1, 2, 4] == numbers(place, [1, 2], since=FIRST)
 
 
-def test_directories_give_columns(output: Place) -> None:
+def test_directories_give_columns(place: Path) -> None:
     """
     What the names of directories say are columns of their types, beside lists and structs.
     """
-    rows = local_rows(output, "lines", [2], SCHEMA, 0)  # type: ignore[arg-type]
+    rows = local_rows(place, [2], SCHEMA, 0)
 
     found = {"n": 4, "tags": ["a"], "verdict": {"effect": "deny"}}
     assert [found | {"kind": "message", "date": "2026-07-31", "batch": 2}] == read(
-        "SELECT * FROM lines", {"lines": rows}
+        "SELECT * FROM lines", {"lines": rows}, place
     ).to_pylist()
 
 
-def test_batch_that_is_missing_is_no_batch_without_rows(output: Place) -> None:
+def test_batch_that_is_missing_is_no_batch_without_rows(place: Path) -> None:
     """
     A directory that cannot be listed is not one without rows.
     """
     with pytest.raises(NotAnswered, match="batch=3"):
-        numbers(output, [1, 3])
+        numbers(place, [1, 3])

@@ -1,0 +1,3 @@
+"""
+Answers by DuckDB, from Parquet files of this machine.
+"""

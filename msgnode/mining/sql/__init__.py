@@ -1,0 +1,3 @@
+"""
+Parts of queries that are written once, for Spark and for DuckDB.
+"""
