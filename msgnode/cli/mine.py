@@ -303,7 +303,7 @@ def _sentence(why: Exception) -> str:
         if NO_SPACE in _causes(java):
             return _FULL
         return _of_spark(str(java.getMessage()))
-    if isinstance(why, Py4JNetworkError):
+    if isinstance(why, Py4JNetworkError | ConnectionError):
         return "the Java process of Spark has ended; it may need more memory: --conf spark.driver.memory=4g"
     if isinstance(why, PySparkException):
         return _of_spark(str(why))

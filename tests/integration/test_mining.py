@@ -2,12 +2,14 @@
 What a real node wrote down, mined.
 """
 
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from synthetic.plan import generate
 
 from msgnode.mining.pipeline.run import MiningRun, Options
 from tests.integration.process import Lines, NodeProcess
@@ -114,3 +116,28 @@ def test_setting_with_which_spark_does_not_start_is_told_in_one_line(tmp_path, s
     assert 2 == done.returncode
     [line] = done.stderr.splitlines()
     assert line.startswith(f"msgnode: {said}")
+
+
+def test_death_of_java_is_told_in_a_sentence(tmp_path):
+    """
+    If the process of Spark is killed, as by the system when memory ends, the tool says so and exits.
+    """
+    generate(tmp_path / "logs", 100, 1, 1, 1, hours=1)
+    command = [
+        Path(sys.executable).with_name("msgnode"),
+        "mine",
+        tmp_path / "logs",
+        "--out",
+        tmp_path / "out",
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tool:
+        said = []
+        for line in tool.stderr:
+            said.append(line)
+            if "combining" in line:
+                [java] = Path(f"/proc/{tool.pid}/task/{tool.pid}/children").read_text().split()
+                os.kill(int(java), signal.SIGKILL)
+        code = tool.wait(60)
+
+    assert code == 2
+    assert "msgnode: the Java process of Spark has ended; it may need more memory" in said[-1]

@@ -26,6 +26,16 @@ _SETTINGS = {
 _IN_GLOB = str.maketrans({char: f"[{char}]" for char in "*?["})
 
 
+@dataclass(frozen=True)
+class Few:
+    """
+    Answers that may be tables of Arrow: of so many rows each, and of so many bytes together.
+    """
+
+    rows: int
+    bytes: int
+
+
 class NotAnswered(Exception):
     """
     DuckDB cannot answer: Spark is to do it.
@@ -79,12 +89,12 @@ def answers(
     into: Callable[[str], Path],
     spill: Path,
     threads: int,
-    most: int,
+    few: Few,
     at_hand: bool,
 ) -> dict[str, pa.Table | Path]:
     """
     The answers to queries of these tables and of views, which are queries of the tables: each a table of
-    Arrow, or with more than `most` rows a file `into(name)`. `at_hand`: the rows of views are read once.
+    Arrow, or, if it is too large for that, a file `into(name)`. `at_hand`: the rows of views are read once.
     NotAnswered if that is not possible, OSError if there is no space left.
     """
     spill.mkdir(parents=True, exist_ok=True)
@@ -95,22 +105,25 @@ def answers(
             connection.execute(f"CREATE {'TEMP TABLE' if at_hand else 'VIEW'} {_name(name)} AS {query}")
         for name, query in queries.items():
             with pa.RecordBatchReader.from_stream(connection.sql(query)) as rows:
-                found[name] = _taken(rows, into(name), most)
+                found[name] = taken = _taken(rows, into(name), few)
+            if isinstance(taken, pa.Table):
+                few = Few(few.rows, few.bytes - taken.nbytes)
     return found
 
 
-def _taken(rows: pa.RecordBatchReader, into: Path, most: int) -> pa.Table | Path:
-    few: list[pa.RecordBatch] = []
+def _taken(rows: pa.RecordBatchReader, into: Path, few: Few) -> pa.Table | Path:
+    first: list[pa.RecordBatch] = []
     batches = _batches(rows)
     for batch in batches:
-        few.append(batch)
-        if sum(each.num_rows for each in few) > most:
+        first.append(batch)
+        number, size = (sum(getattr(each, name) for each in first) for name in ("num_rows", "nbytes"))
+        if number > few.rows or size > few.bytes:
             break
     else:
-        return pa.Table.from_batches(few, rows.schema)
+        return pa.Table.from_batches(first, rows.schema)
     into.parent.mkdir(parents=True, exist_ok=True)
     with pq.ParquetWriter(into, rows.schema) as file:
-        for batch in chain(few, batches):
+        for batch in chain(first, batches):
             file.write_batch(batch)
     return into
 

@@ -17,7 +17,7 @@ from msgnode.mining.execution.kept_plans import forget, planned_once, where
 from msgnode.mining.execution.planning import may_use_duckdb, on_one_machine
 from msgnode.mining.pipeline.checkpoint_entries import Batch
 from msgnode.mining.pipeline.follow_up import Stored, schema_of
-from msgnode.mining.pipeline.output import MAX_AT_HAND, TAILS, Output
+from msgnode.mining.pipeline.output import MAX_AT_HAND, MAX_BYTES_AT_HAND, TAILS, Output
 from msgnode.mining.sql.dialect import DUCKDB
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Answers:
         if not self._output.local_place("lines") or not may_use_duckdb(self._spark):
             return None
         try:  # a cluster does without these
-            from msgnode.mining.local.query import NotAnswered, answers
+            from msgnode.mining.local.query import Few, NotAnswered, answers
         except ModuleNotFoundError:
             return None
         kinds = {of for of, _ in queries.values()}
@@ -102,7 +102,7 @@ class Answers:
                 into,
                 Path(self._output.local_place(TAILS), "spilled"),
                 self._spark.sparkContext.defaultParallelism,
-                MAX_AT_HAND,
+                Few(MAX_AT_HAND, MAX_BYTES_AT_HAND),
                 self._few(batches),
             )
         except NotAnswered as why:

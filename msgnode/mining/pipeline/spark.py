@@ -164,7 +164,9 @@ def _settings(size: int) -> dict[str, str]:
     A small nursery needs less memory, and what is collected there does not take longer.
     """
     cores = min(os.cpu_count() or 1, MAX_CORES)
-    java = "-XX:+UseSerialGC -Xss4m -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
+    # A task without memory could else end alone, and what waits for it would wait for ever.
+    ending = "-XX:+ExitOnOutOfMemoryError"
+    java = f"-XX:+UseSerialGC -Xss4m -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m {ending}"
     settings = {
         "spark.ui.enabled": "false",
         _CLASS_PATH: _first_jars(),
@@ -199,7 +201,9 @@ def _settings(size: int) -> dict[str, str]:
         "spark.master": f"local[{cores}]",
         "spark.driver.memory": "2g" if large else "1g",
         # With larger methods inside of others, the second compiler takes twice as long, and gains nothing.
-        "spark.driver.extraJavaOptions": f"{'-XX:+UseParallelGC' if large else java} -XX:FreqInlineSize=100",
+        "spark.driver.extraJavaOptions": (
+            f"{f'-XX:+UseParallelGC {ending}' if large else java} -XX:FreqInlineSize=100"
+        ),
         "spark.sql.shuffle.partitions": str(8 * cores if large else 2 * cores),
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     }
