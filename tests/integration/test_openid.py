@@ -176,7 +176,7 @@ class DeviceTests(TestCase):
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
         )
         return done.returncode, done.stdout + done.stderr
 
@@ -215,7 +215,7 @@ class DeviceTests(TestCase):
         code = code.replace("/etc/lamp/token", str(file)).replace("example.org", "localhost")
         code = code.replace("wss://mn.localhost/ws", f"tcp://127.0.0.1:{self.node.ports['line']}")
 
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
 
         self.assertEqual(
             (0, "{'code': 200, 'state': 'on'}\n", ""), (done.returncode, done.stdout, done.stderr)
