@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from msgnode.mining.report.steps import DAY, Steps
+from msgnode.mining.report.steps import DAY, MINUTE, Steps
 from msgnode.mining.report.tables import moment
 from msgnode.mining.report.units import duration
 
@@ -37,7 +37,8 @@ class Episode:
             return "all through the log" + (
                 "" if self.goes_on else f", until {moment(int(end) * _SECOND)[:16]}"
             )
-        lasted = duration(end - steps.begin(self.begin))
+        # It began at some time within its first step, so seconds would say too much.
+        lasted = duration(max(MINUTE, end - steps.begin(self.begin)))
         if self.goes_on:
             # A day is long: it may be over since the morning.
             now = "also on the last day" if steps.size == DAY else "still going on"

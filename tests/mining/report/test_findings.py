@@ -210,7 +210,7 @@ class TestSentences:
 
         [found] = findings.errors(counts, hour, 1000, {}, {error: START + 3510}, START + 3640)
 
-        assert not found.goes_on and "from 2026-07-31 00:58, over after 30 s" in found.text
+        assert not found.goes_on and "from 2026-07-31 00:58, over after 1 min" in found.text
 
     def test_no_time_is_after_the_end_of_the_log(self):
         """
