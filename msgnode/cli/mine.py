@@ -345,6 +345,8 @@ def _stop(text: str, code: int, as_json: bool) -> NoReturn:
 
 
 def _print(result: "Result", logs: str, as_json: bool, say: "Progress") -> None:
+    from msgnode.mining.report.units import count
+
     say.end()
     if as_json:
         click.echo(json.dumps({"ok": True, **vars(result)}))
@@ -352,9 +354,8 @@ def _print(result: "Result", logs: str, as_json: bool, say: "Progress") -> None:
         click.echo(f"{logs}: no traffic log here; its files are named traffic-NODE-YYYYMMDDTHH.jsonl")
     else:
         aside = f", {result.bad:,} set aside in _bad" if result.bad else ""
-        files = "1 file" if result.files == 1 else f"{result.files:,} files"
-        new = f"{files} read" if result.files else "nothing new"
-        click.echo(f"{new} in {result.seconds:.1f} s; {result.lines:,} lines in all{aside}")
+        new = f"{count(result.files, 'file')} read" if result.files else "nothing new"
+        click.echo(f"{new} in {result.seconds:.1f} s; {count(result.lines, 'line')} in all{aside}")
         click.echo(f"report: {result.report}")
 
 

@@ -57,6 +57,16 @@ def test_pseudonyms(mined_log, spark):
     assert {"notApplicable"} == {row.effect for row in decided}
 
 
+def test_timelines_have_pseudonyms(mined_log, spark):
+    """
+    With a key, timelines that nobody requested are those of pseudonyms.
+    """
+    told = spark.read.parquet(f"{mined_log[0]}/out/tables/stories").select("about", "from").collect()
+
+    assert any(row.about == row["from"] for row in told)
+    assert not [row for row in told if "example" in row.about]
+
+
 def test_second_run_with_the_same_options_finds_nothing_new(mined_log):
     """
     A second run with the same options finds nothing new, and says so in JSON if asked.

@@ -189,7 +189,9 @@ class MinedDirectory:
         }
         fine = {}
         if period.seconds <= SHORT_SECONDS:
-            about["begin"], about["end"] = minutes_of(tables["nodes"], about["begin"], about["end"])
+            begin, end = minutes_of(tables["nodes"], about["begin"], about["end"])
+            # The first and the last minute may not be whole.
+            about |= {"begin": max(begin, about["begin"]), "end": min(end, about["end"])}
             fine = minutes({name: asked(query, rows[of]) for name, (of, query) in MINUTES.items()})
         say("writing the report")
         name = f"report-{period.file_name}.html"

@@ -249,11 +249,11 @@ class MiningRun:
         options = self._options
         self._say("writing timelines")
         if options.stories:
-            told = [AddressTimeline(self._hidden(address), address) for address in options.stories]
+            told = [AddressTimeline(self._hidden(address)) for address in options.stories]
         else:
             # By time, not by batches: how often the tool ran must not show.
             recent = (batches[-1].end - RECENT_HOURS) * HOUR_NANOSECONDS
-            told = [AddressTimeline(self._hidden(each), each, recent, MAX_TOLD) for each in striking]
+            told = [AddressTimeline(each, recent, MAX_TOLD) for each in striking]
         asked: dict[str, Asked] = {f"story {number}": ("lines", one) for number, one in enumerate(told)}
         stories = list(asked)
         if options.conversation:

@@ -18,12 +18,10 @@ class AddressTimeline:
     """
     The lines of an address: what it did, and what was done to it. For a runtime, this includes its session.
 
-    `shown` is the address as the column `about` has it. `since` is in nanoseconds since 1970; `most` is the
-    number of lines, 0 for all.
+    `since` is in nanoseconds since 1970; `most` is the number of lines, 0 for all.
     """
 
     address: str
-    shown: str
     since: int = 0
     most: int = 0
 
@@ -38,7 +36,7 @@ class AddressTimeline:
             about += [f"{column} = {address}", f"left({column}, {len(below)}) = {beginning}"]
         order = ("time", "kind", "node", "id", "event", "type", "session", "from", "to")
         return f"""
-            SELECT {_columns(sql, _SHOWN)}, {sql.text(self.shown)} AS about FROM {lines}
+            SELECT {_columns(sql, _SHOWN)}, {address} AS about FROM {lines}
             WHERE {_between(sql, self.since)} AND ({" OR ".join(about)})
             {_ordered(sql, order, self.most)}"""
 

@@ -6,20 +6,18 @@ counts double while it goes on.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from msgnode.mining.report.episodes import Episode, ended, episode
 from msgnode.mining.report.series import Bands, Counts, Error, Pair
-from msgnode.mining.report.steps import DAY, HOUR, Steps
+from msgnode.mining.report.steps import HOUR, Steps
 from msgnode.mining.report.tables import moment
 from msgnode.mining.report.units import count, duration, share
 
 SECOND = 1_000_000_000
 SHOWN = 12
-GAP = 3  # steps without an event that do not end an episode
-MOST = 0.8  # of the events are in an episode
-THROUGHOUT = 0.6  # of the steps
 SLOW_TIMES, SLOW_MICROSECONDS, SLOW_LEAST = 4, 50_000, 20  # against the node's median; answers in a step
 # How bad for one message: lost is worse than refused, and a wrong request is the fault of its sender.
 _HARM = {507: 5.0, 503: 3.0, 504: 3.0, 429: 1.5, 400: 0.5, 404: 0.5}
@@ -40,30 +38,6 @@ _REASONS = {"record": "the body does not fit the record"}
 
 
 @dataclass(frozen=True)
-class Episode:
-    """
-    The time of a finding: from its first step to before `end`; `goes_on` at the end of the log.
-
-    `throughout`: it is spread over most of the log, so it did not begin with an event.
-    """
-
-    begin: int
-    end: int
-    goes_on: bool
-    throughout: bool = False
-
-    def words(self, steps: Steps) -> str:
-        if self.throughout:
-            return "all through the log" + ("" if self.goes_on else f", until {steps.moment(self.end)}")
-        lasted = duration((self.end - self.begin) * steps.size)
-        if self.goes_on:
-            # A day is long: it may be over since the morning.
-            now = "also on the last day" if steps.size == DAY else "still going on"
-            return f"since {steps.moment(self.begin)} ({lasted}), {now}"
-        return f"from {steps.moment(self.begin)}, over after {lasted}"
-
-
-@dataclass(frozen=True)
 class Finding:
     """
     A finding: its first words, the rest of the sentence, and the section with the details.
@@ -74,54 +48,6 @@ class Finding:
     text: str
     section: str
     goes_on: bool = False
-
-
-def episode(counts: Sequence[float]) -> Episode | None:
-    """
-    When it happened: the shortest span with most of the events, and what joins it without a long gap.
-    """
-    total = sum(counts)
-    if total <= 0:
-        return None
-    begin, end = _densest(counts, MOST * total)
-    rate = sum(counts[begin:end]) / (end - begin)
-    # As far as the next steps have a quarter of the events of the span itself.
-    reach = max(GAP, (end - begin) // 4)
-    while end < len(counts) and sum(counts[end : end + reach]) >= rate * reach / 4:
-        end = _last(counts, end + reach)
-    while begin > 0 and sum(counts[max(0, begin - reach) : begin]) >= rate * reach / 4:
-        begin = next(at for at in range(max(0, begin - reach), begin) if counts[at])
-    while begin > 0 and counts[begin - 1] >= rate / 10:
-        begin -= 1
-    while end < len(counts) and counts[end] >= rate / 10:
-        end += 1
-    if end - begin > THROUGHOUT * len(counts) and len(counts) > 2 * GAP:
-        last = _last(counts, len(counts))
-        return Episode(0, last, len(counts) - last <= reach, throughout=True)
-    # The newest step is often only begun.
-    return Episode(begin, end, end >= len(counts) - 1)
-
-
-def _densest(counts: Sequence[float], least: float) -> tuple[int, int]:
-    """
-    The shortest span of steps with so many events, the latest of equal ones.
-    """
-    best, begin, inside = (0, len(counts)), 0, 0.0
-    for at, number in enumerate(counts):
-        inside += number
-        while inside - counts[begin] >= least:
-            inside -= counts[begin]
-            begin += 1
-        if inside >= least and at + 1 - begin <= best[1] - best[0]:
-            best = begin, at + 1
-    return best
-
-
-def _last(counts: Sequence[float], end: int) -> int:
-    """
-    The step after the last event before `end`.
-    """
-    return max(at + 1 for at, number in enumerate(counts[:end]) if number)
 
 
 def error_name(outcome: str, code: int, reason: str) -> str:
@@ -136,15 +62,18 @@ def errors(
     steps: Steps,
     messages: int,
     senders: Mapping[Error, str],
-    ages: Mapping[Error, float],
+    last: Mapping[Error, float],
+    newest: float,
 ) -> list[Finding]:
     """
     Refused, dropped and unroutable messages, by code and reason.
 
-    `senders` says who sent most of them, `ages` are the seconds from the last one to the newest message.
+    `senders` says who sent most of them, `last` and `newest` are the times of the last one and of the newest
+    message, in seconds since 1970.
     """
     found = []
     for (outcome, code, reason), counts in series.items():
+        error = (outcome, code, reason)
         number, when = sum(counts), episode(counts)
         if when is None or (outcome == "dropped" and code != 507):  # the sender was the only recipient
             continue
@@ -156,30 +85,28 @@ def errors(
         text = f"{verb} with {what}" if what not in verb and outcome != "no-route" else verb
         text += f" ({why})" if why else ""
         text += f", {share(number, messages)} of all"
-        text += f", {senders[outcome, code, reason]}" if (outcome, code, reason) in senders else ""
+        text += f", {senders[error]}" if error in senders else ""
         word = count(number, "message")
-        # The newest step is long; the last error may have been at its beginning.
-        if ages.get((outcome, code, reason), 0) > min(HOUR, 2 * steps.size):
-            when = replace(when, goes_on=False)
+        when = ended(when, last.get(error, newest), newest - min(HOUR, 2 * steps.size))
         section = "records" if reason == "record" else "errors"
         found.append(_at(number * _HARM.get(code, 1.0), word, text, section, when, steps, counts))
     return found
 
 
 def unanswered(
-    series: Mapping[Pair, tuple[Counts, Counts]], steps: Steps, ages: Mapping[Pair, float]
+    series: Mapping[Pair, tuple[Counts, Counts]], steps: Steps, until: Mapping[Pair, float], newest: float
 ) -> list[Finding]:
     """
     Requests without an answer, by type and destination.
 
-    `ages` are the seconds from the end of the last hour with such to the newest message.
+    `until` is the end of the last hour with such, and `newest` the time of the newest message, in seconds
+    since 1970.
     """
     found = []
     for (type, destination), (requests, lost) in series.items():
         number, when = sum(lost), episode(lost)
         if when is not None:
-            if ages.get((type, destination), 0) > HOUR:
-                when = replace(when, goes_on=False)
+            when = ended(when, until.get((type, destination), newest), newest - HOUR)
             of = share(number, sum(requests))
             text = f"to {destination} got no answer, {of} of them"
             found.append(

@@ -57,7 +57,8 @@ def unanswered(tables: Tables, series: Series) -> Section:
     return {
         "id": "unanswered",
         "title": "Unanswered",
-        "text": "Requests that were delivered and got no answer within two minutes.",
+        "text": "Requests that were delivered and got no answer within two minutes, "
+        "or, at the end of the log, none yet.",
         "tables": [
             table(
                 tables["unanswered"],

@@ -83,7 +83,8 @@ def _overview(about: dict[str, Any], tables: Tables, series: Series) -> Asking:
     if not about.get("period"):  # of a part it is not known where they belong
         tiles.append(["lines set aside", about["bad"], "number"])
     found, more = findings.ranked(_findings(about, series, messages, rows))
-    rest = f"{more} lighter ones are not listed; the sections have them." if more else ""
+    several = "lighter ones are not listed; the sections have them"
+    rest = f"{count(more, 'lighter one is not listed; the sections have it', several)}." if more else ""
     return {
         "id": "overview",
         "title": "What is wrong",
@@ -139,11 +140,10 @@ def _findings(about: dict[str, Any], series: Series, messages: int, rows: list[l
     first = dict(zip(_HEADS, heads, strict=True))
     ill_typed = first["ill_typed"]
     senders = _senders(refused) | ill_typed_senders(ill_typed, about["records"])
-    ages = _ages(refused, newest["last"] or 0)
-    found = findings.errors(series.errors, steps, messages, senders, ages)
     now = (newest["last"] or 0) / findings.SECOND
-    lost = {pair: now - until for pair, until in series.lost_until.items()}
-    found += findings.unanswered(series.lost, steps, lost)
+    last = {_error(row): row.last / findings.SECOND for row in refused}
+    found = findings.errors(series.errors, steps, messages, senders, last, now)
+    found += findings.unanswered(series.lost, steps, series.lost_until, now)
     found += findings.slow_nodes(series.by_node, series.answers, series.recent)
     begun = {row.node: row["first"] for row in first["nodes"]}
     found += silences(first["silences"], repeated, series.nodes, begun, steps)
@@ -167,13 +167,6 @@ def _findings(about: dict[str, Any], series: Series, messages: int, rows: list[l
         text = "could not be read; _bad/ has the text and the reason."
         found.append(Finding(float(about["bad"]), count(about["bad"], "line"), text, "overview"))
     return found
-
-
-def _ages(errors: list[Row], newest: int) -> dict[Error, float]:
-    """
-    How many seconds before the newest message the last message with each error came.
-    """
-    return {_error(row): max(0, newest - row.last) / findings.SECOND for row in errors}
 
 
 def _senders(errors: list[Row]) -> dict[Error, str]:

@@ -8,7 +8,8 @@ from itertools import groupby
 from typing import Any
 
 from msgnode.mining.analyses.presence import SILENT_MINUTES
-from msgnode.mining.report.findings import MOST, SECOND, Finding
+from msgnode.mining.report.episodes import MOST
+from msgnode.mining.report.findings import SECOND, Finding
 from msgnode.mining.report.series import Counts
 from msgnode.mining.report.steps import MINUTE, Steps
 from msgnode.mining.report.tables import moment
@@ -53,7 +54,7 @@ def silences(
     those of a node that is switched off each night hide all else. A silence is not said again if most of it
     is one of all nodes.
     """
-    newest = (steps.first + steps.number) * steps.size * SECOND
+    newest = steps.end(steps.number) * SECOND
     # Of more nodes or silences than were loaded, it is not known whether all were silent.
     together = _together(rows, begun, newest) if max(len(rows), len(begun)) < MAX_ROWS else []
     usual = {name: sum(counts) / _minutes(name, rows, steps) for name, counts in nodes.items()}
@@ -80,7 +81,7 @@ def _minutes(node: str, rows: Sequence[Any], steps: Steps) -> float:
     The minutes in which the node was there.
     """
     away: float = sum(row.minutes for row in rows if row.node == node and row.why != "no lines")
-    return max(1.0, steps.number * steps.size / MINUTE - away)
+    return max(1.0, (steps.end(steps.number) - steps.begin(0)) / MINUTE - away)
 
 
 def _together(rows: Sequence[Any], begun: Mapping[str, int], newest: int) -> list[_Silence]:

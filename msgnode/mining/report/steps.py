@@ -30,6 +30,7 @@ class Steps:
 
     def __init__(self, begin: int, end: int, size: int = 0) -> None:
         span = end - begin
+        self._end = end
         self.size = size or (MINUTE if span <= SHORT_SECONDS else HOUR if span <= LONG_SECONDS else DAY)
         self.first = begin // self.size
         self.number = max(1, -(-end // self.size) - self.first)
@@ -52,11 +53,23 @@ class Steps:
         form = "%Y-%m-%d" if self.size == DAY else "%H:%M" if one_day else "%Y-%m-%d %H:%M"
         return [self.moment(at, form) for at in range(self.number)]
 
+    def begin(self, at: int) -> int:
+        """
+        The beginning of a step, counted from the first, in seconds since 1970.
+        """
+        return (self.first + at) * self.size
+
+    def end(self, before: int) -> int:
+        """
+        The end of the step before this one. The last step ends with the log: of a day it may be some hours.
+        """
+        return min(self.begin(before), self._end)
+
     def moment(self, at: int, form: str = "%Y-%m-%d %H:%M") -> str:
         """
-        The beginning of a step, counted from the first; the number of steps gives the end.
+        The beginning of a step in words.
         """
-        return datetime.fromtimestamp((self.first + at) * self.size, UTC).strftime(form)
+        return datetime.fromtimestamp(self.begin(at), UTC).strftime(form)
 
     def column(self) -> Column:
         """

@@ -580,7 +580,7 @@ class TestStories:
         )
 
         assert [(None, "opened"), ("2", None), ("3", None)] == table(
-            asked(AddressTimeline(ONE, ONE), rows), "id", "event"
+            asked(AddressTimeline(ONE), rows), "id", "event"
         )
 
     def test_message_and_its_answer_on_their_way_across_nodes(self, spark):

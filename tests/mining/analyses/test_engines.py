@@ -171,7 +171,7 @@ def test_both_engines_sum_up_alike(spark, tmp_path, seed):
     }
     queries = {each.name: (each.of, each.summary) for each in QUESTIONS if not each.shares} | MINUTES
     queries |= {
-        f"story of {address}": ("lines", AddressTimeline(address, "it's \\ {this}", START + 1, 500))
+        f"story of {address}": ("lines", AddressTimeline(address, START + 1, 500))
         for address in ("runtime://a.example/1", "a", "user:///ann", "it's \\ {this}", "")
     }
     queries["conversation"] = "lines", Conversation("1", (ANN, BOB), START, START + 3_600 * 10**9, 50)

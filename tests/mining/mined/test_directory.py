@@ -76,7 +76,7 @@ def lines():
 @pytest.fixture(scope="module")
 def mined(spark, tmp_path_factory):
     """
-    Where the log was mined, with a report of its second hour.
+    Where the log was mined, with a report of the first minutes of its second hour, which has no line after.
     """
     directory = tmp_path_factory.mktemp("mined")
     (directory / "logs").mkdir()
@@ -91,7 +91,13 @@ def mined(spark, tmp_path_factory):
     for name, texts in files.items():
         (directory / "logs" / name).write_text("\n".join(texts) + "\n")
     done = run(
-        directory / "logs", "--out", directory / "out", "--from", "2026-07-31T01", "--to", "2026-07-31T02"
+        directory / "logs",
+        "--out",
+        directory / "out",
+        "--from",
+        "2026-07-31T01",
+        "--to",
+        "2026-07-31T01:04:30",
     )
     assert 0 == done[0], done
     return directory, done[1]
@@ -108,7 +114,7 @@ def test_a_period_is_reported_beside_everything(mined):
     --from and --to write a report of the period; the report of everything and the checkpoint stay whole.
     """
     directory, said = mined
-    part, whole = directory / "out/report-20260731T010000-20260731T020000.html", directory / "out/report.html"
+    part, whole = directory / "out/report-20260731T010000-20260731T010430.html", directory / "out/report.html"
 
     assert f"report: {part}" in said
     tiles = [
@@ -116,6 +122,7 @@ def test_a_period_is_reported_beside_everything(mined):
     ]
     assert [141, 266] == [each["messages"] for each in tiles]
     assert [40, 40] == [each["requests unanswered"] for each in tiles]
+    assert "2026-07-31 01:00:00 to 2026-07-31 01:04:30 UTC, 4 min 30 s" in part.read_text()
     assert not (directory / "out/_period").exists()
     files = json.loads((directory / "out/_checkpoint.json").read_text())["batches"]
     assert 3 == sum(len(batch["files"]) for batch in files)

@@ -5,12 +5,14 @@ The findings of the report: what is said, since when, and in which order.  No Sp
 from types import SimpleNamespace
 
 from msgnode.mining.report import findings
-from msgnode.mining.report.findings import Episode, Finding, episode
+from msgnode.mining.report.episodes import Episode, episode
+from msgnode.mining.report.findings import Finding
 from msgnode.mining.report.steps import HOUR, MINUTE, Steps
 from msgnode.mining.report.units import count, duration, share
 
 START = 1_785_456_000  # 2026-07-31T00:00Z
 DAY = Steps(START, START + 24 * HOUR, HOUR)
+END = START + 24 * HOUR
 
 
 def hourly(**at: int) -> list[int]:
@@ -131,7 +133,7 @@ class TestSentences:
         """
         error = ("refused", 429, "rate")
         [found] = findings.errors(
-            {error: hourly(h20=10, h21=50, h22=60, h23=40)}, DAY, 1000, {error: "all from x"}, {}
+            {error: hourly(h20=10, h21=50, h22=60, h23=40)}, DAY, 1000, {error: "all from x"}, {}, END
         )
 
         assert "160 messages" == found.word
@@ -147,7 +149,7 @@ class TestSentences:
         """
         error = ("refused", 403, "")
 
-        [found] = findings.errors({error: hourly(h2=3, h9=160, h20=8)}, DAY, 1000, {}, {})
+        [found] = findings.errors({error: hourly(h2=3, h9=160, h20=8)}, DAY, 1000, {}, {}, END)
 
         assert found.text.endswith("; 160 of them from 2026-07-31 09:00, over after 1 h.")
 
@@ -157,7 +159,7 @@ class TestSentences:
         """
         error = ("refused", 400, "record")
 
-        [found] = findings.errors({error: hourly(h23=40)}, DAY, 1000, {}, {})
+        [found] = findings.errors({error: hourly(h23=40)}, DAY, 1000, {}, {}, END)
 
         assert "400 record (the body does not fit the record)" in found.text
         assert "records" == found.section
@@ -169,7 +171,7 @@ class TestSentences:
         series = {("dropped", 0, ""): hourly(h3=5), ("dropped", 507, "disk"): hourly(h3=5)}
 
         assert ["were dropped with 507 disk (no room)"] == [
-            each.text.partition(",")[0] for each in findings.errors(series, DAY, 10, {}, {})
+            each.text.partition(",")[0] for each in findings.errors(series, DAY, 10, {}, {}, END)
         ]
 
     def test_unanswered_requests_are_a_share_of_those_to_the_same_destination(self):
@@ -178,7 +180,7 @@ class TestSentences:
         """
         lost = {("read", "hyperty://b.example"): (hourly(h5=300, h6=100), hourly(h6=100))}
 
-        [found] = findings.unanswered(lost, DAY, {})
+        [found] = findings.unanswered(lost, DAY, {}, END)
 
         assert "100 read requests" == found.word
         assert found.text.startswith(
@@ -189,24 +191,49 @@ class TestSentences:
         """
         A step of a year is a day: what was unanswered in the morning of the last day does not go on.
         """
-        year = Steps(START, START + 365 * 24 * HOUR)
+        end = START + 365 * 24 * HOUR
         lost = {("read", "x"): ([10] * 365, [0] * 364 + [5])}
 
-        [still] = findings.unanswered(lost, year, {("read", "x"): 60})
-        [over] = findings.unanswered(lost, year, {("read", "x"): 7200})
+        [still] = findings.unanswered(lost, Steps(START, end), {("read", "x"): end - 60}, end)
+        [over] = findings.unanswered(lost, Steps(START, end), {("read", "x"): end - 7200}, end)
 
         assert (True, False) == (still.goes_on, over.goes_on)
-        assert "over after 1 d" in over.text
+        assert "over after 22 h" in over.text
 
     def test_errors_whose_last_was_long_ago_are_over(self):
         """
-        An error in the last hour is over, if the newest message is more than an hour younger.
+        Errors of the last minutes are over, if the newest message is several minutes younger.
         """
+        hour = Steps(START, START + HOUR)
         error = ("refused", 429, "rate")
+        counts = {error: [0] * 58 + [40, 0]}
 
-        [found] = findings.errors({error: hourly(h23=40)}, DAY, 1000, {}, {error: 3700.0})
+        [found] = findings.errors(counts, hour, 1000, {}, {error: START + 3510}, START + 3640)
 
-        assert not found.goes_on and "over after 1 h" in found.text
+        assert not found.goes_on and "from 2026-07-31 00:58, over after 1 min" in found.text
+
+    def test_no_time_is_after_the_end_of_the_log(self):
+        """
+        A last day of six hours ends with the log, in what lasts, what is over, and what was all through it.
+        """
+        end = START + 60 * 24 * HOUR + 6 * HOUR
+        counts = {"a": [0] * 60 + [9], "b": [9, 0, 0] * 20 + [9], "c": [0] * 60 + [9]}
+        last = {("refused", 0, "b"): end - 2 * HOUR, ("refused", 0, "c"): end - 4 * HOUR}
+
+        found = findings.errors(
+            {("refused", 0, name): each for name, each in counts.items()},
+            Steps(START, end),
+            999,
+            {},
+            last,
+            end,
+        )
+
+        assert [
+            "since 2026-09-29 00:00 (6 h), also on the last day.",
+            "all through the log, until 2026-09-29 04:00.",
+            "from 2026-09-29 00:00, over after 2 h.",
+        ] == [each.text.partition("; ")[2] for each in found]
 
     def test_a_slow_node_is_compared_with_itself(self):
         """
@@ -245,7 +272,7 @@ class TestSentences:
         """
         series = {("refused", 403, "a"): hourly(h3=90), ("refused", 403, "b"): hourly(h23=90)}
 
-        [first, _], _ = findings.ranked(findings.errors(series, DAY, 1000, {}, {}))
+        [first, _], _ = findings.ranked(findings.errors(series, DAY, 1000, {}, {}, END))
 
         assert "403 b" in first.text and first.goes_on
 
