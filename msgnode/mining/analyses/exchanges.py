@@ -31,7 +31,7 @@ SCHEMA = (
     "expects boolean, "
     "outcome string, bytes long, record string, answers long, first_answer long, last_answer long, "
     "again boolean, "
-    "first_micros long, micros long, open boolean, date string, hour int, batch int"
+    "first_micros long, micros long, open boolean, pending boolean, date string, hour int, batch int"
 )
 COLUMNS = (*_KEY, *_OF_REQUEST, *_SUMS)
 TOLD = "expects or answers > 0"  # an exchange that analyses count
@@ -41,14 +41,15 @@ def exchanges(lines: DataFrame, carried: DataFrame | None, end: int) -> DataFram
     """
     All requests until `end` (hours since 1970), with the number and the times of their responses.
 
-    `again`: the same request had come less than RESPONSE_NANOSECONDS before.
+    `again`: the same request had come less than RESPONSE_NANOSECONDS before. `pending`: there is no response
+    yet, and these lines, of all kinds, end less than RESPONSE_NANOSECONDS later.
     """
     spark = lines.sparkSession
     rows = spark.sql(_requests_and_answers(SPARK, "{lines}"), lines=lines)
     if carried is not None:
         rows = rows.union(spark.sql(_carried("{carried}"), carried=carried))
     # This repartition serves both windows and the following grouping, so that there is one shuffle.
-    return spark.sql(_paired(SPARK, "{rows}", end), rows=rows.repartition(*_KEY))
+    return spark.sql(_paired(SPARK, "{rows}", "{lines}", end), rows=rows.repartition(*_KEY), lines=lines)
 
 
 def exchanges_in_duckdb(carried: bool, end: int) -> str:
@@ -58,7 +59,7 @@ def exchanges_in_duckdb(carried: bool, end: int) -> str:
     rows = _requests_and_answers(DUCKDB, "lines")
     if carried:
         rows = f"{rows} UNION ALL {_carried('carried')}"
-    return _paired(DUCKDB, f"({rows})", end)
+    return _paired(DUCKDB, f"({rows})", "lines", end)
 
 
 def _requests_and_answers(sql: Dialect, lines: str) -> str:
@@ -78,7 +79,7 @@ def _requests_and_answers(sql: Dialect, lines: str) -> str:
             CAST(NULL AS BIGINT) AS last_answer, CAST(NULL AS BOOLEAN) AS again,
             {answer} AS is_answer
         FROM (SELECT *, {lowered} AS lowered FROM {lines})
-        WHERE id IS NOT NULL AND {sender} IS NOT NULL AND {recipient} IS NOT NULL
+        WHERE kind = 'message' AND id IS NOT NULL AND {sender} IS NOT NULL AND {recipient} IS NOT NULL
             AND outcome IN ('delivered', 'waiting') AND ({answer} OR NOT {is_multicast(recipient)})"""
 
 
@@ -86,7 +87,7 @@ def _carried(rows: str) -> str:
     return f"SELECT {', '.join(COLUMNS)}, FALSE AS is_answer FROM {rows}"
 
 
-def _paired(sql: Dialect, rows: str, end: int) -> str:
+def _paired(sql: Dialect, rows: str, lines: str, end: int) -> str:
     """
     Each response with the request before it, in `_request`; each request with itself. Then one row for each
     exchange. Two requests at the same instant are two lines but one exchange.
@@ -133,7 +134,9 @@ def _paired(sql: Dialect, rows: str, end: int) -> str:
         SELECT {", ".join(COLUMNS)},
             {sql.quotient.format(f"first_answer - {began}", 1000)} AS first_micros,
             {sql.quotient.format(f"last_answer - {began}", 1000)} AS micros,
-            {may_go_on} AS open, {sql.day(began)} AS date, {sql.hour(began)} AS hour
+            {may_go_on} AS open,
+            answers = 0 AND time > (SELECT max(time) FROM {lines}) - {RESPONSE_NANOSECONDS} AS pending,
+            {sql.day(began)} AS date, {sql.hour(began)} AS hour
         FROM found WHERE {TOLD} OR {may_go_on}"""
 
 

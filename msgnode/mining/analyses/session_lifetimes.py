@@ -51,7 +51,7 @@ def _events(events: str) -> str:
     return f"""
         SELECT session, node, time, event, time AS began, event = 'opened' AS whole, {counted},
             CAST(NULL AS BIGINT) AS aways, CAST(NULL AS BIGINT) AS away, CAST(NULL AS BIGINT) AS longest_away
-        FROM {events}"""
+        FROM {events} WHERE kind = 'session'"""
 
 
 def _carried(rows: str) -> str:

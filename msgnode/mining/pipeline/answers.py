@@ -39,7 +39,7 @@ class Answers:
     Answers queries of stored rows. `line` is the schema of lines; rows of a log of `few_bytes` are few.
 
     Of exchanges and lives a query gets those that are settled in their batch, and of the batch `last` also
-    those that are open.
+    those that are open; no request that came just before the last line and may still be answered.
     """
 
     rows = 0  # of the last answers that were computed at once
@@ -150,7 +150,7 @@ class Answers:
         settled = _settled(last)
         return _by_kind(
             where(self._stored.stored_lines(batches), VALID),  # the files are listed once
-            where(self._stored.stored_rows("exchanges", batches), f"{settled} and ({exchanges.TOLD})"),
+            where(self._stored.stored_rows("exchanges", batches), _exchanges(last)),
             where(self._stored.stored_rows("lives", batches), settled),
         )
 
@@ -190,13 +190,21 @@ def _asked(queries: Mapping[str, Asked], sources: Mapping[Source, DataFrame]) ->
 def _views(last: Batch | None, kinds: set[Source]) -> dict[str, str]:
     settled = _settled(last)
     views = {name: f"SELECT * FROM stored_lines WHERE {condition}" for name, condition in _OF_LINES.items()}
-    views["exchanges"] = f"SELECT * FROM stored_exchanges WHERE {settled} AND ({exchanges.TOLD})"
+    views["exchanges"] = f"SELECT * FROM stored_exchanges WHERE {_exchanges(last)}"
     views["lives"] = f"SELECT * FROM stored_lives WHERE {settled}"
     return {kind: views[kind] for kind in kinds}
 
 
 def _settled(last: Batch | None) -> str:
     return "NOT open" if last is None else f"(NOT open OR batch = {last.number})"
+
+
+def _exchanges(last: Batch | None) -> str:
+    """
+    Does an exchange count? Not while nothing but time is missing.
+    """
+    found = f"{_settled(last)} AND ({exchanges.TOLD})"
+    return found if last is None else f"{found} AND NOT (batch = {last.number} AND coalesce(pending, FALSE))"
 
 
 def _kinds(lines: DataFrame, exchanges: DataFrame, lives: DataFrame) -> dict[Source, DataFrame]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from msgnode.mining.analyses import exchanges, session_lifetimes
@@ -33,11 +32,10 @@ def schema_of(name: str) -> StructType:
 @dataclass(frozen=True)
 class _Question:
     """
-    A question about the lines of a `kind`, and the rows that are open in the batch before.
+    A question about lines, and the rows that are open in the batch before.
     """
 
     name: str
-    kind: str
     doing: str
     of_spark: Callable[[DataFrame, DataFrame | None, int], DataFrame]
     of_duckdb: Callable[[bool, int], str]
@@ -46,14 +44,12 @@ class _Question:
 _QUESTIONS = (
     _Question(
         "exchanges",
-        "message",
         "pairing requests and answers",
         exchanges.exchanges,
         exchanges.exchanges_in_duckdb,
     ),
     _Question(
         "lives",
-        "session",
         "following sessions",
         session_lifetimes.session_lifetimes,
         session_lifetimes.session_lifetimes_in_duckdb,
@@ -91,7 +87,7 @@ class FollowUp:
         for each in _QUESTIONS:
             self._say(each.doing)
             if not self._store_here(each, batch, before):
-                lines = self._stored.stored_lines([batch]).where(F.col("kind") == each.kind)
+                lines = self._stored.stored_lines([batch])
                 open_ = None
                 if before is not None:
                     open_ = self._stored.stored_rows(each.name, [before]).where("open")
@@ -118,7 +114,7 @@ class FollowUp:
         since, tables = self._stored.since, {}
         try:
             lines = Path(self._output.local_place("lines"))
-            tables["lines"] = local_rows(lines, batch.pieces, TRAFFIC, since, kind=question.kind)
+            tables["lines"] = local_rows(lines, batch.pieces, TRAFFIC, since)
             if before is not None:
                 schema = schema_of(question.name)
                 tables["carried"] = local_rows(Path(place), [before.number], schema, since, open="true")

@@ -57,8 +57,8 @@ def unanswered(tables: Tables, series: Series) -> Section:
     return {
         "id": "unanswered",
         "title": "Unanswered",
-        "text": "Requests that were delivered and got no answer within two minutes, "
-        "or, at the end of the log, none yet.",
+        "text": "Requests that were delivered and got no answer within two minutes. "
+        "Those of the last two minutes do not count yet.",
         "tables": [
             table(
                 tables["unanswered"],

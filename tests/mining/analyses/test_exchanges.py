@@ -53,7 +53,8 @@ class TestPairing:
         exchanges(log(spark, ask(1)), None, FIRST + 1).explain()
         plan = capsys.readouterr().out
 
-        assert (1, 2) == (plan.count("Exchange "), plan.count("Sort ["))
+        assert (1, 2) == (plan.count("REPARTITION_BY_COL"), plan.count("Sort ["))
+        assert 1 == plan.count("ENSURE_REQUIREMENTS")  # of one number: the time of the last line
 
     def test_strangers(self, paired):
         """

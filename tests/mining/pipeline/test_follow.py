@@ -2,6 +2,7 @@
 Runs of one process, as with --follow: what it keeps in memory of the run before.
 """
 
+import json
 import shutil
 
 import pytest
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 from synthetic.plan import generate
 
+from msgnode.mining.analyses import latency
 from msgnode.mining.execution.kept_plans import planned_once, uses
 from msgnode.mining.execution.planning import DUCKDB
 from msgnode.mining.pipeline.batches import Batches
@@ -20,7 +22,7 @@ from msgnode.mining.pipeline.output import Output
 from msgnode.mining.reading.log_files import LogFiles
 from msgnode.mining.report.series import MINUTES, minutes
 from tests.mining.pipeline.test_ingest import QUESTIONS, Runs, at_once
-from tests.mining.rows import table
+from tests.mining.rows import message, own, table
 
 
 class Following:
@@ -65,6 +67,14 @@ class Following:
             )
             for name, rows in sums.items()
         }
+
+    def unanswered(self):
+        """
+        Take what is new, and return the number of requests without an answer.
+        """
+        found, _ = self.ingest.take(self.output.begin({}, False), self.logs.logs(), self.logs.unpacked)
+        asked = {"unanswered": ("exchanges", latency.unanswered)}
+        return sum(row.unanswered for row in self.batches.ask(asked, found.batches)["unanswered"].collect())
 
 
 @planned_once
@@ -191,3 +201,22 @@ def test_sums_by_minute_of_looks_are_those_of_one_run(spark, tmp_path):
     shutil.copy(newest, runs.logs)
 
     assert following.minutes() == Following(spark, runs, out="once").minutes() != found
+
+
+@pytest.mark.usefixtures("either_engine")
+def test_newest_requests_count_as_unanswered_once_the_log_goes_on(spark, tmp_path):
+    """
+    A request without an answer is none of the unanswered ones while the log ends within two minutes of it.
+    """
+    runs = Runs(spark, tmp_path / "runs")
+    path = runs.logs / "traffic-mn1-20260731T00.jsonl"
+    following, found = Following(spark, runs), []
+
+    for line in (message(10, type="read"), own(129, "alive"), own(131, "alive"), message(132, type="read")):
+        with path.open("a") as file:
+            file.write(
+                json.dumps({key: value for key, value in line.items() if key not in ("date", "hour")}) + "\n"
+            )
+        found.append(following.unanswered())
+
+    assert [0, 0, 1, 1] == found
