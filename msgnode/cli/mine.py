@@ -165,7 +165,7 @@ def _follow(run: "Callable[[], Result]", shown: "Callable[[Result], None]", wait
     """
     Run again after each wait, until Ctrl-C, and show what was new.
 
-    The next run reads the lines that a failed run did not read.
+    The next run reads the lines that a failed run did not read. Without Java there is none.
     """
     from msgnode.mining.pipeline.output import OutputRefused
 
@@ -181,7 +181,7 @@ def _follow(run: "Callable[[], Result]", shown: "Callable[[Result], None]", wait
             if _was_interrupted(why):
                 return
             sentence = _sentence(why)
-            if not sentence or isinstance(why, OutputRefused):
+            if not sentence or isinstance(why, OutputRefused) or _has_lost_java(why):
                 raise
             click.echo(f"msgnode: {sentence}; will try again", err=True)
 
@@ -292,7 +292,6 @@ def _sentence(why: Exception) -> str:
     """
     Returns a failure as one sentence; empty for a bug, which gets its traceback.
     """
-    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     from msgnode.mining.pipeline.output import OutputRefused
@@ -303,7 +302,7 @@ def _sentence(why: Exception) -> str:
         if NO_SPACE in _causes(java):
             return _FULL
         return _of_spark(str(java.getMessage()))
-    if isinstance(why, Py4JNetworkError | ConnectionError):
+    if _has_lost_java(why):
         return "the Java process of Spark has ended; it may need more memory: --conf spark.driver.memory=4g"
     if isinstance(why, PySparkException):
         return _of_spark(str(why))
@@ -312,6 +311,19 @@ def _sentence(why: Exception) -> str:
     if isinstance(why, OSError) and why.filename and why.strerror:
         return f"{why.filename}: {why.strerror}"
     return str(why) if isinstance(why, OutputRefused | Unreadable | OSError | ValueError) else ""
+
+
+def _has_lost_java(why: BaseException | None) -> bool:
+    """
+    Is this, or what it came from, a failure to reach the process of Spark?
+    """
+    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
+    while why is not None:
+        if isinstance(why, Py4JNetworkError | ConnectionRefusedError | ConnectionResetError):
+            return True
+        why = why.__cause__ or why.__context__
+    return False
 
 
 def _causes(java: Any) -> str:

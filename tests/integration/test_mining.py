@@ -118,26 +118,23 @@ def test_setting_with_which_spark_does_not_start_is_told_in_one_line(tmp_path, s
     assert line.startswith(f"msgnode: {said}")
 
 
-def test_death_of_java_is_told_in_a_sentence(tmp_path):
+@pytest.mark.parametrize(("options", "step"), [((), "combining"), (("--follow", "--every", "1"), "report: ")])
+def test_death_of_java_is_told_in_a_sentence(tmp_path, options, step):
     """
-    If the process of Spark is killed, as by the system when memory ends, the tool says so and exits.
+    If the process of Spark is killed, as by the system when memory ends, the tool says so and exits; also if
+    it waits for more.
     """
-    generate(tmp_path / "logs", 100, 1, 1, 1, hours=1)
-    command = [
-        Path(sys.executable).with_name("msgnode"),
-        "mine",
-        tmp_path / "logs",
-        "--out",
-        tmp_path / "out",
-    ]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tool:
+    logs, out, tool = tmp_path / "logs", tmp_path / "out", Path(sys.executable).with_name("msgnode")
+    generate(logs, 100, 1, 1, 1, hours=1)
+    command = [tool, "mine", logs, "--out", out, *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         said = []
-        for line in tool.stderr:
+        for line in process.stdout:
             said.append(line)
-            if "combining" in line:
-                [java] = Path(f"/proc/{tool.pid}/task/{tool.pid}/children").read_text().split()
+            if step in line:
+                [java] = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
                 os.kill(int(java), signal.SIGKILL)
-        code = tool.wait(60)
+        code = process.wait(60)
 
     assert code == 2
     assert "msgnode: the Java process of Spark has ended; it may need more memory" in said[-1]

@@ -12,22 +12,22 @@ from pyspark.sql import DataFrame, SparkSession
 
 from msgnode.mining.analyses import exchanges, session_lifetimes
 from msgnode.mining.analyses.analysis import Asked, Source
-from msgnode.mining.local.query import Few, StoredFiles, StoredRows, answers
+from msgnode.mining.local.query import AtHand, StoredFiles, StoredRows, answers
 from msgnode.mining.local.rows import type_name
 from msgnode.mining.sql.dialect import DUCKDB
 
 Carried = DataFrame | None
 
 
-MANY = Few(10_000, 2**24)
+MANY = AtHand(10_000, 2**24)
 
 
-def read(query: str, tables: Mapping[str, StoredRows], directory: Path, few: Few = MANY) -> pa.Table:
+def read(query: str, tables: Mapping[str, StoredRows], directory: Path, at_most: AtHand = MANY) -> pa.Table:
     """
     The rows of a query by DuckDB, in a file of a directory if they are not few.
     """
     found = answers(
-        {"one": query}, tables, {}, directory.joinpath, directory, threads=1, few=few, at_hand=False
+        {"one": query}, tables, {}, directory.joinpath, directory, threads=1, at_most=at_most, at_hand=False
     )["one"]
     return pq.read_table(found) if isinstance(found, Path) else found
 
@@ -62,7 +62,7 @@ class InDuckDB:
         """
         made = {name: query(DUCKDB, of) for name, (of, query) in queries.items()}
         tables = {str(name): self._stored(rows) for name, rows in sources.items()}
-        found = answers(made, tables, {}, Path, self._directory, threads=1, few=MANY, at_hand=False)
+        found = answers(made, tables, {}, Path, self._directory, threads=1, at_most=MANY, at_hand=False)
         return {name: answer for name, answer in found.items() if not isinstance(answer, Path)}
 
     def exchanges(self, lines: DataFrame, carried: Carried, end: int) -> DataFrame:

@@ -100,6 +100,7 @@ def _paired(sql: Dialect, rows: str, lines: str, end: int) -> str:
         f"{name} NULLS FIRST"
         for name in ("time", "is_answer", "type", "bytes", "outcome", "transaction", "record")
     )
+    ended = f"(SELECT max(time) FROM {lines} WHERE kind != 'bad')"
     key, began, may_go_on = (
         ", ".join(_KEY),
         "time",
@@ -135,7 +136,7 @@ def _paired(sql: Dialect, rows: str, lines: str, end: int) -> str:
             {sql.quotient.format(f"first_answer - {began}", 1000)} AS first_micros,
             {sql.quotient.format(f"last_answer - {began}", 1000)} AS micros,
             {may_go_on} AS open,
-            answers = 0 AND time > (SELECT max(time) FROM {lines}) - {RESPONSE_NANOSECONDS} AS pending,
+            answers = 0 AND coalesce(time > {ended} - {RESPONSE_NANOSECONDS}, TRUE) AS pending,
             {sql.day(began)} AS date, {sql.hour(began)} AS hour
         FROM found WHERE {TOLD} OR {may_go_on}"""
 

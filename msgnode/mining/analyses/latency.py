@@ -143,7 +143,7 @@ def chains(sql: Dialect, exchanges: str) -> str:
         FROM (
             SELECT date, {kind()} AS type, {sql.origin.format("asked")} AS asked,
                 least(answers, 20) AS answers, {bin_of("first_micros")} AS bin, count(*) AS number
-            FROM {exchanges} GROUP BY ALL
+            FROM {exchanges} WHERE answers > 0 OR expects GROUP BY ALL
         ) GROUP BY ALL"""
 
 

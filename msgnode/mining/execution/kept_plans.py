@@ -69,9 +69,15 @@ def at_once(rows: DataFrame) -> DataFrame:
     The rows, computed now, for several queries of this look. What is made of them is not kept: it would keep
     the rows.
     """
-    found = rows.localCheckpoint()
-    _of_a_look.add(found)
-    return found
+    return of_this_look(rows.localCheckpoint())
+
+
+def of_this_look(rows: DataFrame) -> DataFrame:
+    """
+    The same query, whose rows are those of this look only: what is made of it is not kept.
+    """
+    _of_a_look.add(rows)
+    return rows
 
 
 def planned_once(build: _Build) -> _Build:

@@ -27,9 +27,9 @@ _IN_GLOB = str.maketrans({char: f"[{char}]" for char in "*?["})
 
 
 @dataclass(frozen=True)
-class Few:
+class AtHand:
     """
-    Answers that may be tables of Arrow: of so many rows each, and of so many bytes together.
+    The limits of answers that are tables of Arrow: rows of each, and bytes of all together.
     """
 
     rows: int
@@ -89,7 +89,7 @@ def answers(
     into: Callable[[str], Path],
     spill: Path,
     threads: int,
-    few: Few,
+    at_most: AtHand,
     at_hand: bool,
 ) -> dict[str, pa.Table | Path]:
     """
@@ -105,19 +105,19 @@ def answers(
             connection.execute(f"CREATE {'TEMP TABLE' if at_hand else 'VIEW'} {_name(name)} AS {query}")
         for name, query in queries.items():
             with pa.RecordBatchReader.from_stream(connection.sql(query)) as rows:
-                found[name] = taken = _taken(rows, into(name), few)
+                found[name] = taken = _taken(rows, into(name), at_most)
             if isinstance(taken, pa.Table):
-                few = Few(few.rows, few.bytes - taken.nbytes)
+                at_most = AtHand(at_most.rows, at_most.bytes - taken.nbytes)
     return found
 
 
-def _taken(rows: pa.RecordBatchReader, into: Path, few: Few) -> pa.Table | Path:
+def _taken(rows: pa.RecordBatchReader, into: Path, at_most: AtHand) -> pa.Table | Path:
     first: list[pa.RecordBatch] = []
     batches = _batches(rows)
     for batch in batches:
         first.append(batch)
         number, size = (sum(getattr(each, name) for each in first) for name in ("num_rows", "nbytes"))
-        if number > few.rows or size > few.bytes:
+        if number > at_most.rows or size > at_most.bytes:
             break
     else:
         return pa.Table.from_batches(first, rows.schema)

@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from msgnode.mining.analyses import exchanges
 from msgnode.mining.analyses.analysis import Asked, Source, asked
 from msgnode.mining.execution.gathering import in_parallel
-from msgnode.mining.execution.kept_plans import forget, planned_once, where
+from msgnode.mining.execution.kept_plans import forget, of_this_look, planned_once, where
 from msgnode.mining.execution.planning import may_use_duckdb, on_one_machine
 from msgnode.mining.pipeline.checkpoint_entries import Batch
 from msgnode.mining.pipeline.follow_up import Stored, schema_of
@@ -38,8 +38,9 @@ class Answers:
     """
     Answers queries of stored rows. `line` is the schema of lines; rows of a log of `few_bytes` are few.
 
-    Of exchanges and lives a query gets those that are settled in their batch, and of the batch `last` also
-    those that are open; no request that came just before the last line and may still be answered.
+    Of exchanges and lives a query gets those that are settled in their batch, and of the batch `last`, the
+    newest, also those that are open. A request there that came just before the last line, and may still be
+    answered, does not expect an answer yet.
     """
 
     rows = 0  # of the last answers that were computed at once
@@ -71,11 +72,11 @@ class Answers:
         found = self.here(queries, batches, last, lambda name: place / f"{name}.parquet")
         if found is not None:
             return {name: self._query(name, answer) for name, answer in found.items()}
-        if not at_once or not on_one_machine(self._spark):  # on a cluster they would be lost with an executor
-            return _asked(queries, self.sources(batches, last))
-        if self._few(batches):
-            return _asked(queries, self.sources_of_many(batches, last))
-        return self._at_once(_asked(queries, self.sources(batches, last)))
+        keep = at_once and on_one_machine(self._spark)  # on a cluster they would be lost with an executor
+        many = keep and self._few(batches)
+        sources = self.sources_of_many(batches, last) if many else self.sources(batches, last, now=True)
+        answers = _asked(queries, sources)
+        return self._at_once(answers) if keep and not many else answers
 
     def here(
         self,
@@ -90,7 +91,7 @@ class Answers:
         if not self._output.local_place("lines") or not may_use_duckdb(self._spark):
             return None
         try:  # a cluster does without these
-            from msgnode.mining.local.query import Few, NotAnswered, answers
+            from msgnode.mining.local.query import AtHand, NotAnswered, answers
         except ModuleNotFoundError:
             return None
         kinds = {of for of, _ in queries.values()}
@@ -102,7 +103,7 @@ class Answers:
                 into,
                 Path(self._output.local_place(TAILS), "spilled"),
                 self._spark.sparkContext.defaultParallelism,
-                Few(MAX_AT_HAND, MAX_BYTES_AT_HAND),
+                AtHand(MAX_AT_HAND, MAX_BYTES_AT_HAND),
                 self._few(batches),
             )
         except NotAnswered as why:
@@ -135,22 +136,22 @@ class Answers:
             file = pq.read_metadata(answer)
             self.rows += file.num_rows
             schema = of_arrow(file.schema.to_arrow_schema())
-            return self._spark.read.schema(schema).parquet(
-                self._output.files.inside(f"{TAILS}/answers/{answer.name}")
-            )
+            path = self._output.files.inside(f"{TAILS}/answers/{answer.name}")
+            return of_this_look(self._spark.read.schema(schema).parquet(path))
         self.rows += answer.num_rows
         return self._output.own.at_hand(name, of_arrow(answer.schema), answer)
 
     # -- by Spark ----------------------------------------------------------------
 
-    def sources(self, batches: list[Batch], last: Batch | None) -> dict[Source, DataFrame]:
+    def sources(self, batches: list[Batch], last: Batch | None, now: bool = False) -> dict[Source, DataFrame]:
         """
-        The stored rows of these batches, as queries of Spark.
+        The stored rows of these batches, as queries of Spark; `now`: `last` is the newest batch.
         """
         settled = _settled(last)
+        told = where(self._stored.stored_rows("exchanges", batches), f"{settled} and ({exchanges.TOLD})")
         return _by_kind(
             where(self._stored.stored_lines(batches), VALID),  # the files are listed once
-            where(self._stored.stored_rows("exchanges", batches), _exchanges(last)),
+            _as_of_now(told, _expects_now(last)) if now else told,
             where(self._stored.stored_rows("lives", batches), settled),
         )
 
@@ -158,7 +159,7 @@ class Answers:
         """
         The same for many queries. Few rows are read once: to open the files for each query costs more.
         """
-        found = self.sources(batches, last)
+        found = self.sources(batches, last, now=last is not None)
         if not self._few(batches):
             return found
         keep = last is not None  # a part is summed up once
@@ -190,7 +191,9 @@ def _asked(queries: Mapping[str, Asked], sources: Mapping[Source, DataFrame]) ->
 def _views(last: Batch | None, kinds: set[Source]) -> dict[str, str]:
     settled = _settled(last)
     views = {name: f"SELECT * FROM stored_lines WHERE {condition}" for name, condition in _OF_LINES.items()}
-    views["exchanges"] = f"SELECT * FROM stored_exchanges WHERE {_exchanges(last)}"
+    told = f"{settled} AND ({exchanges.TOLD})"
+    expects = _expects_now(last)
+    views["exchanges"] = f"SELECT * REPLACE ({expects} AS expects) FROM stored_exchanges WHERE {told}"
     views["lives"] = f"SELECT * FROM stored_lives WHERE {settled}"
     return {kind: views[kind] for kind in kinds}
 
@@ -199,12 +202,18 @@ def _settled(last: Batch | None) -> str:
     return "NOT open" if last is None else f"(NOT open OR batch = {last.number})"
 
 
-def _exchanges(last: Batch | None) -> str:
+def _expects_now(last: Batch | None) -> str:
     """
-    Does an exchange count? Not while nothing but time is missing.
+    Should an exchange have an answer by now? Not one that is pending at the end of the log.
     """
-    found = f"{_settled(last)} AND ({exchanges.TOLD})"
-    return found if last is None else f"{found} AND NOT (batch = {last.number} AND coalesce(pending, FALSE))"
+    return (
+        "expects" if last is None else f"expects AND NOT (batch = {last.number} AND coalesce(pending, FALSE))"
+    )
+
+
+@planned_once
+def _as_of_now(exchanges: DataFrame, expects: str) -> DataFrame:
+    return exchanges.withColumn("expects", F.expr(expects))
 
 
 def _kinds(lines: DataFrame, exchanges: DataFrame, lives: DataFrame) -> dict[Source, DataFrame]:

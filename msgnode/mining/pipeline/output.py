@@ -41,7 +41,7 @@ TAILS = "_tails"  # for a while: copies of what was appended to files, and answe
 UNIQUE = ("id", "time", "transaction", "traceparent", "first_answer", "last_answer")
 FEW_BYTES = 8 * 1024 * 1024  # of the log: its sums are few rows
 MAX_READS = 128  # queries for stored rows that are kept, about three times as many as a look has
-# Rows of parts that are kept in memory, and of an answer that goes through it; and the bytes of all such.
+# Rows of parts that are kept in memory, and of an answer that goes through it; and the bytes of all of them.
 MAX_AT_HAND, MAX_BYTES_AT_HAND = 20_000, 4 * 1024 * 1024
 _FILE = "part-00000.snappy.parquet"  # of a small table
 _WRITTEN = f"{CHECKPOINT}.part"  # the checkpoint, if a run was killed before it could rename it
@@ -70,7 +70,7 @@ class Output:
         self._delta: DeltaTables | None = None
         self._saved = ""  # the text of the checkpoint, if this process saved one
         self._at_hand: dict[str, StoredTable] = {}  # sums of parts that this process wrote, by directory
-        self._bytes_at_hand = 0  # of these, and of those that were swept since
+        self._bytes_at_hand: dict[str, int] = {}  # of those that came as tables of Arrow
         self._reads: dict[
             tuple[str, tuple[int, ...], StructType | str | None], DataFrame
         ] = {}  # queries for stored rows, the newest last
@@ -425,14 +425,15 @@ class Output:
             place, schema, values = f"parts/{name}/batch={number}", schema_of(sums.schema), values_of(sums)
             self.files.write_bytes(f"{place}/{_FILE}", parquet_of(sums))
             self._at_hand[place] = StoredTable(schema, partial(self.own.constant, schema, values), values)
-            self._bytes_at_hand += sums.nbytes
+            self._bytes_at_hand[place] = sums.nbytes
         self._let_go_of_many()
 
     def _let_go_of_many(self) -> None:
         rows = sum(len(table.values or ()) for table in self._at_hand.values())
-        if rows > MAX_AT_HAND or self._bytes_at_hand > MAX_BYTES_AT_HAND:
+        size = sum(self._bytes_at_hand.get(place, 0) for place in self._at_hand)
+        if rows > MAX_AT_HAND or size > MAX_BYTES_AT_HAND:
             self._at_hand.clear()
-            self._bytes_at_hand = 0
+            self._bytes_at_hand.clear()
 
     def read_table(self, name: str) -> DataFrame:
         """

@@ -57,8 +57,7 @@ def unanswered(tables: Tables, series: Series) -> Section:
     return {
         "id": "unanswered",
         "title": "Unanswered",
-        "text": "Requests that were delivered and got no answer within two minutes. "
-        "Those of the last two minutes do not count yet.",
+        "text": "Requests that were delivered and got no answer within two minutes.",
         "tables": [
             table(
                 tables["unanswered"],

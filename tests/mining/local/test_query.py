@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from msgnode.mining.local.query import Few, NotAnswered, StoredFiles, StoredRows, answers, store
+from msgnode.mining.local.query import AtHand, NotAnswered, StoredFiles, StoredRows, answers, store
 from tests.mining.engines import read
 
 TYPES = {"n": "bigint", "word": "string", "day": "string"}
@@ -101,10 +101,10 @@ def test_signal_ends_a_query(tmp_path: Path) -> None:
     code = (
         "import os, signal, threading\n"
         "from pathlib import Path\n"
-        "from msgnode.mining.local.query import Few, answers\n"
+        "from msgnode.mining.local.query import AtHand, answers\n"
         "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "try:\n"
-        f"    answers({{'one': {query!r}}}, {{}}, {{}}, Path, Path({str(tmp_path)!r}), 1, Few(1, 1), False)\n"
+        f"    answers({{'one': {query!r}}}, {{}}, {{}}, Path, Path({str(tmp_path)!r}), 1, AtHand(1, 1), 0)\n"
         "except KeyboardInterrupt:\n"
         "    print('interrupted')\n"
     )
@@ -147,7 +147,7 @@ def test_many_rows_are_in_a_file(tmp_path: Path) -> None:
     """
     An answer with more rows than asked for is a file, and is complete.
     """
-    found = read("SELECT i FROM range(300_000) AS many(i)", {}, tmp_path, Few(299_999, 2**30))
+    found = read("SELECT i FROM range(300_000) AS many(i)", {}, tmp_path, AtHand(299_999, 2**30))
 
     assert (tmp_path / "one").is_file()
     assert list(range(300_000)) == sorted(found["i"].to_pylist())
@@ -157,7 +157,7 @@ def test_as_many_rows_as_asked_for_make_no_file(tmp_path: Path) -> None:
     """
     An answer with just as many rows as asked for is at hand.
     """
-    found = read("SELECT i FROM range(300_000) AS many(i)", {}, tmp_path, Few(300_000, 2**30))
+    found = read("SELECT i FROM range(300_000) AS many(i)", {}, tmp_path, AtHand(300_000, 2**30))
 
     assert not (tmp_path / "one").exists()
     assert 300_000 == found.num_rows
@@ -170,7 +170,7 @@ def test_answers_with_long_texts_are_in_files(tmp_path: Path) -> None:
     long = "SELECT repeat('a', 1000) AS text FROM range(100)"
     queries = {"one": long, "two": long, "short": "SELECT 1"}
 
-    found = answers(queries, {}, {}, tmp_path.joinpath, tmp_path, 1, Few(1000, 150_000), False)
+    found = answers(queries, {}, {}, tmp_path.joinpath, tmp_path, 1, AtHand(1000, 150_000), False)
 
     assert {"one": False, "two": True, "short": False} == {
         name: isinstance(answer, Path) for name, answer in found.items()

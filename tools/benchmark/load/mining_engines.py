@@ -150,7 +150,7 @@ def spark(question: str, directory: Path) -> Any:
             causes = refusals_by_cause(asked(refusals, messages))
             answer = list(causes.agg(F.count("*"), F.sum("number")).collect()[0])
         else:
-            paired = exchanges(messages, None, 0)
+            paired = exchanges(messages, None, 0).drop("pending")  # which would parse the lines once more
             paired = paired.where("type in ('create', 'read', 'execute')").cache()
             bins = asked(latency, paired).withColumn("all", F.lit(1))
             (high,) = percentiles(bins, "all").collect()
