@@ -101,11 +101,7 @@ def _paired(sql: Dialect, rows: str, lines: str, end: int) -> str:
         for name in ("time", "is_answer", "type", "bytes", "outcome", "transaction", "record")
     )
     ended = f"(SELECT max(time) FROM {lines} WHERE kind != 'bad')"
-    key, began, may_go_on = (
-        ", ".join(_KEY),
-        "time",
-        f"time >= {end * HOUR_NANOSECONDS - RESPONSE_NANOSECONDS}",
-    )
+    key, may_go_on = ", ".join(_KEY), f"time >= {end * HOUR_NANOSECONDS - RESPONSE_NANOSECONDS}"
     return f"""
         WITH looking_back AS (
             SELECT *, {request} OVER before AS _before, {request} OVER anywhere AS _anywhere FROM {rows}
@@ -133,11 +129,11 @@ def _paired(sql: Dialect, rows: str, lines: str, end: int) -> str:
             GROUP BY {key}, {", ".join(f"_request.{name}" for name in _OF_REQUEST)}
         )
         SELECT {", ".join(COLUMNS)},
-            {sql.quotient.format(f"first_answer - {began}", 1000)} AS first_micros,
-            {sql.quotient.format(f"last_answer - {began}", 1000)} AS micros,
+            {sql.quotient.format("first_answer - time", 1000)} AS first_micros,
+            {sql.quotient.format("last_answer - time", 1000)} AS micros,
             {may_go_on} AS open,
             answers = 0 AND coalesce(time > {ended} - {RESPONSE_NANOSECONDS}, TRUE) AS pending,
-            {sql.day(began)} AS date, {sql.hour(began)} AS hour
+            {sql.day("time")} AS date, {sql.hour("time")} AS hour
         FROM found WHERE {TOLD} OR {may_go_on}"""
 
 

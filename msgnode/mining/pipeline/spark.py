@@ -39,6 +39,10 @@ _CAUSE = re.compile(
     re.MULTILINE,
 )
 _JAVA = "spark.driver.extraJavaOptions"
+# A task without memory could else end alone, and what waits for it would wait for ever.
+_ENDING = "-XX:+ExitOnOutOfMemoryError"
+_SERIAL = f"-XX:+UseSerialGC -Xss4m -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m {_ENDING}"
+_PARALLEL = f"-XX:+UseParallelGC {_ENDING}"
 _CLASS_PATH = "spark.driver.extraClassPath"
 # The jars that most classes are from. Java searches them in order for each class, and Spark has 300.
 _FIRST_JARS = (
@@ -164,9 +168,6 @@ def _settings(size: int) -> dict[str, str]:
     A small nursery needs less memory, and what is collected there does not take longer.
     """
     cores = min(os.cpu_count() or 1, MAX_CORES)
-    # A task without memory could else end alone, and what waits for it would wait for ever.
-    ending = "-XX:+ExitOnOutOfMemoryError"
-    java = f"-XX:+UseSerialGC -Xss4m -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m {ending}"
     settings = {
         "spark.ui.enabled": "false",
         _CLASS_PATH: _first_jars(),
@@ -188,8 +189,8 @@ def _settings(size: int) -> dict[str, str]:
             "spark.master": "local[1]",
             "spark.driver.memory": "512m",
             # Calls by reflection are few, and each class that Java makes for one costs more than it saves.
-            "spark.driver.extraJavaOptions": (
-                f"{java} -Xmn64m -XX:TieredStopAtLevel=1 -Dsun.reflect.inflationThreshold={2**31 - 1}"
+            _JAVA: (
+                f"{_SERIAL} -Xmn64m -XX:TieredStopAtLevel=1 -Dsun.reflect.inflationThreshold={2**31 - 1}"
             ),
             **planning.SETTINGS,
             # Many small files are one task, and are listed without one.
@@ -201,9 +202,7 @@ def _settings(size: int) -> dict[str, str]:
         "spark.master": f"local[{cores}]",
         "spark.driver.memory": "2g" if large else "1g",
         # With larger methods inside of others, the second compiler takes twice as long, and gains nothing.
-        "spark.driver.extraJavaOptions": (
-            f"{f'-XX:+UseParallelGC {ending}' if large else java} -XX:FreqInlineSize=100"
-        ),
+        _JAVA: f"{_PARALLEL if large else _SERIAL} -XX:FreqInlineSize=100",
         "spark.sql.shuffle.partitions": str(8 * cores if large else 2 * cores),
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     }
